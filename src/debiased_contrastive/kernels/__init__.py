@@ -1,0 +1,1 @@
+"""Embeddings to statistics: dense, tiled with a recomputing backward, across processes."""

@@ -1,0 +1,81 @@
+"""Which samples do not exist for which anchors, told without an (anchors, samples) matrix."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Codes = tuple[Tensor, Tensor]
+"""One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
+
+_COUNT_TILE = 1024
+
+
+def tiles(length: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover range(length)."""
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Pairs (row, column) to leave out; any of the conditions suffices."""
+
+    block: int = 0
+    """Row i and column j are absent where (i + offset) // block == j // block; 0 is off."""
+    offset: int = 0
+    """Where the rows begin among the columns."""
+    same: tuple[Codes, ...] = ()
+    """Absent where the two codes are equal (the same label, the same sample id)."""
+    differ: tuple[Codes, ...] = ()
+    """Absent where the two codes differ."""
+
+    def remove_(self, logits: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Write -inf over what is absent in the tile `logits` of these rows and columns.
+
+        Rows and columns begin at a multiple of `block`; see `whole_blocks`.
+        """
+        if self.block:
+            self._remove_blocks(logits, rows, columns)
+        for codes in self.same:
+            logits.masked_fill_(_equal(codes, rows, columns), -math.inf)
+        for codes in self.differ:
+            logits.masked_fill_(~_equal(codes, rows, columns), -math.inf)
+        return logits
+
+    def whole_blocks(self, tile: int) -> int:
+        """The largest side of a tile, at most `tile`, that cuts no block."""
+        return max(tile - tile % self.block, self.block) if self.block else tile
+
+    def present(self, num_rows: int, num_columns: int, device: torch.device) -> Tensor:
+        """(a,) how many columns exist for each row."""
+        if not self.same and not self.differ:
+            return torch.full((num_rows,), num_columns - self.block, device=device)
+        count = torch.zeros(num_rows, dtype=torch.int64, device=device)
+        tile = self.whole_blocks(_COUNT_TILE)
+        for i in tiles(num_rows, tile):
+            for j in tiles(num_columns, tile):
+                ones = torch.ones(i.stop - i.start, j.stop - j.start, device=device)
+                count[i] += (self.remove_(ones, i, j) > 0).sum(1)
+        return count
+
+    def _remove_blocks(self, logits: Tensor, rows: slice, columns: slice) -> None:
+        # Rows and columns are in the same order, so only where both ranges meet is anything absent:
+        # a square whose diagonal consists of blocks.
+        start = max(rows.start + self.offset, columns.start)
+        stop = min(rows.stop + self.offset, columns.stop)
+        if start >= stop:
+            return
+        first = start - self.offset - rows.start
+        square = logits[first : first + stop - start, start - columns.start : stop - columns.start]
+        count = (stop - start) // self.block
+        blocks = square.view(count, self.block, count, self.block)
+        blocks.diagonal(dim1=0, dim2=2).fill_(-math.inf)
+
+
+def _equal(codes: Codes, rows: slice, columns: slice) -> Tensor:
+    of_row, of_column = codes
+    of_column = of_column[columns] if of_column.dim() == 1 else of_column[rows, columns]
+    return of_row[rows].unsqueeze(1) == of_column

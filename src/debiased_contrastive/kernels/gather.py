@@ -1,0 +1,115 @@
+"""Rows of all processes, with a backward that gives the gradient of the full batch.
+
+Each process computes its own anchors against everybody's columns. The backward of the gather sums the
+gradients of all processes before it takes the own rows; together with DDP's averaging this is the
+gradient of the full batch, with no factor for the number of processes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Share:
+    """This process's part of the batch."""
+
+    sizes: tuple[int, ...]
+    """Number of inputs on each process."""
+    rank: int
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process holds the whole batch."""
+        return len(self.sizes) == 1
+
+    @property
+    def total(self) -> int:
+        """Number of inputs on all processes."""
+        return sum(self.sizes)
+
+    @property
+    def offset(self) -> int:
+        """Number of inputs on the processes before this one."""
+        return sum(self.sizes[: self.rank])
+
+    @property
+    def weight(self) -> float:
+        """What turns a local mean into a value whose mean over processes is the mean of the full batch."""
+        return len(self.sizes) * self.sizes[self.rank] / self.total
+
+
+def share_of_batch(
+    size: int, layout: dict[str, int], check: Callable[[], None], device: torch.device, *, gather: bool
+) -> Share:
+    """Every process's batch size, after all have passed their `check`; if one fails, all raise.
+
+    layout: numbers that must be the same everywhere, by name. A process that raised alone would leave
+    the others waiting for it. Without `gather` this process is taken to be alone.
+    """
+    if not gather:
+        check()
+        return Share((size,), 0)
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "gather_distributed=True needs an initialised process group, there is none: call "
+            "torch.distributed.init_process_group first (torchrun sets its variables), or pass "
+            "gather_distributed=False"
+        )
+    problem: ValueError | None = None
+    try:
+        check()
+    except ValueError as error:
+        problem = error
+    mine = torch.tensor([size, int(problem is not None), *layout.values()], device=device)
+    headers = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(headers, mine)
+    rows = [header.tolist() for header in headers]
+    if problem is not None:
+        raise problem
+    refusing = [rank for rank, row in enumerate(rows) if row[1]]
+    if refusing:
+        raise ValueError(f"every process must pass valid input; process {refusing} refused its own")
+    for k, name in enumerate(layout):
+        values = [row[2 + k] for row in rows]
+        if len(set(values)) > 1:
+            raise ValueError(f"{name} must be the same on every process; got {values}, by rank")
+    return Share(tuple(row[0] for row in rows), dist.get_rank())
+
+
+def check_batch(share: Share) -> None:
+    """Raise unless the batch has unlabeled samples: the other inputs."""
+    if share.total < 2:
+        raise ValueError(
+            f"a batch needs at least 2 inputs, since the others are the unlabeled samples; got {share.total}"
+        )
+
+
+def gathered(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
+    """The rows of all processes in the order of their ranks."""
+    if share.is_alone:
+        return local
+    result: Tensor = _Gather.apply(local, share, rows_per_input)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, share: Share, group: int) -> Tensor:
+        ctx.start, ctx.stop = share.offset * group, share.offset * group + local.shape[0]
+        # Not every backend takes tensors of different sizes, so the shorter ones are padded.
+        padded = local.new_zeros((max(share.sizes) * group, *local.shape[1:]))
+        padded[: local.shape[0]] = local
+        parts = [torch.empty_like(padded) for _ in share.sizes]
+        dist.all_gather(parts, padded)
+        return torch.cat([part[: size * group] for part, size in zip(parts, share.sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(grad)
+        return grad[ctx.start : ctx.stop], None, None

@@ -1,0 +1,1 @@
+"""The objectives behind the calls that training loops already make."""

@@ -1,0 +1,1 @@
+"""Stored unlabeled samples."""

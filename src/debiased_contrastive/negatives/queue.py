@@ -1,0 +1,101 @@
+"""A first-in-first-out store of keys, as in momentum contrast."""
+
+import torch
+from torch import Tensor, nn
+
+
+class NegativeQueue(nn.Module):
+    """The last `size` keys, with sample ids; empty at the start, exact after a resume.
+
+    >>> queue = NegativeQueue(size=4, dim=2)
+    >>> queue.enqueue(torch.eye(2), ids=torch.tensor([7, 8]))
+    >>> queue.embeddings, queue.ids
+    (tensor([[1., 0.],
+            [0., 1.]]), tensor([7, 8]))
+
+    Everything is in `state_dict`: storage, ids, pointer and count. Give `embeddings` to
+    `DebiasedInfoNCELoss` as `negatives`, and `ids` as `negative_ids` so that an anchor does not meet
+    its own stale copy. Under several processes enqueue the same keys everywhere, gathered first.
+    """
+
+    storage: Tensor
+    stored_ids: Tensor
+
+    def __init__(self, size: int, dim: int, *, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        if size < 1 or dim < 1:
+            raise ValueError(f"size and dim must be at least 1; got size={size}, dim={dim}")
+        if not dtype.is_floating_point:
+            raise ValueError(f"dtype must be floating-point; got {dtype}")
+        self.register_buffer("storage", torch.zeros(size, dim, dtype=dtype))
+        self.register_buffer("stored_ids", torch.full((size,), -1))
+        # Plain integers, so that slicing never waits for a device.
+        self._pointer = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Number of keys stored so far, at most `size`."""
+        return self._count
+
+    @property
+    def size(self) -> int:
+        """The number of keys it can hold."""
+        return self.storage.shape[0]
+
+    @property
+    def embeddings(self) -> Tensor:
+        """(k, d) the stored keys, none but those: a view, so clone it to keep it past `enqueue`."""
+        return self.storage[: self._count]
+
+    @property
+    def ids(self) -> Tensor:
+        """(k,) their sample ids, -1 where none was given."""
+        return self.stored_ids[: self._count]
+
+    @property
+    def valid(self) -> Tensor:
+        """(size,) which places hold a key."""
+        return torch.arange(self.size, device=self.storage.device) < self._count
+
+    @torch.no_grad()
+    def enqueue(self, keys: Tensor, ids: Tensor | None = None) -> None:
+        """Store (b, d) keys, any b, in place of the oldest; of more than `size` the last are kept.
+
+        Call it after the backward of the loss that used `embeddings`.
+        """
+        self._check(keys, ids)
+        if ids is None:
+            ids = torch.full((keys.shape[0],), -1, device=self.storage.device)
+        keys, ids = keys[-self.size :], ids[-self.size :]
+        places = (
+            torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
+        )
+        self.storage[places] = keys.to(self.storage)
+        self.stored_ids[places] = ids.to(self.stored_ids)
+        self._pointer = (self._pointer + len(keys)) % self.size
+        self._count = min(self.size, self._count + len(keys))
+
+    def get_extra_state(self) -> Tensor:
+        """Pointer and count; a tensor, so that every checkpoint format can hold it."""
+        return torch.tensor([self._pointer, self._count])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Continue where the saved queue stood."""
+        self._pointer, self._count = (int(value) for value in state)
+
+    def _check(self, keys: Tensor, ids: Tensor | None) -> None:
+        dim = self.storage.shape[1]
+        if keys.dim() != 2 or keys.shape[1] != dim or not keys.is_floating_point():
+            raise ValueError(
+                f"keys must be floating-point with shape (b, {dim}); got {keys.dtype} {tuple(keys.shape)}"
+            )
+        if ids is not None and (ids.shape != keys.shape[:1] or ids.is_floating_point()):
+            raise ValueError(
+                f"ids must be integers, one for each of the {keys.shape[0]} keys; got {ids.dtype} "
+                f"{tuple(ids.shape)}"
+            )
+        bad = ~keys.isfinite().all(1)
+        if bool(bad.any()):
+            raise ValueError(
+                f"keys must be finite; got NaN or inf in {int(bad.sum())} of {keys.shape[0]} rows"
+            )

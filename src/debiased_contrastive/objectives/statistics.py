@@ -1,0 +1,64 @@
+"""The few numbers per anchor from which every objective is computed (Sections 3 and 4)."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What an objective may know of an anchor x. Letters: a anchors, N unlabeled u, M positives v.
+
+    Whoever makes them decides who is positive and who is unlabeled: masks, queues, other processes
+    and labels end here. Two producers exist, dense logits (`from_logits`) and the kernels.
+    """
+
+    positive: Tensor
+    """(a,) logit s(x, x+) of the numerator's positive."""
+    log_mean_unlabeled: Tensor
+    """(a,) log 1/N sum_i exp s(x, u_i)."""
+    num_unlabeled: Tensor
+    """() or (a,) N, the weight of the mean in the loss."""
+    log_mean_positives: Tensor
+    """(a,) log 1/M sum_j exp s(x, v_j)."""
+    num_positives: Tensor
+    """() or (a,) M; no objective needs it, a reader of diagnostics does."""
+    lower: Tensor
+    """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
+
+
+def log_mean_exp(logits: Tensor, beta: float = 0.0) -> tuple[Tensor, Tensor]:
+    """log of the (tilted) mean exponential over the present entries of a row, and how many there are.
+
+    log [ sum_i e^{(1 + beta) l_i} / sum_i e^{beta l_i} ],  l = logits (a, n), -inf marks an absent entry
+
+    Relations: beta = 0 is the plain mean; beta > 0 weights each sample by e^{beta l}, which is the
+    hard-negative tilt of Robinson et al. (2021). An empty row returns a finite number and count 0.
+    """
+    count = (logits > -math.inf).sum(-1)
+    # An empty row would give log 0 - log 0; its weight N = 0 removes whatever stands here instead.
+    logits = torch.where((count == 0).unsqueeze(-1), 0.0, logits)
+    count = count.to(logits.dtype)
+    log_weight = torch.logsumexp(beta * logits, -1) if beta else count.clamp(min=1).log()
+    return torch.logsumexp((1 + beta) * logits, -1) - log_weight, count
+
+
+def from_logits(
+    positive: Tensor, unlabeled: Tensor, positives: Tensor | None, *, lower: float | Tensor, beta: float
+) -> Statistics:
+    """Statistics of dense logits: positive (a,), unlabeled (a, n), positives (a, m) or None for v = x+."""
+    log_mean_unlabeled, num_unlabeled = log_mean_exp(unlabeled, beta)
+    if positives is None:
+        log_mean_positives, num_positives = positive, positive.new_ones(())
+    else:
+        log_mean_positives, num_positives = log_mean_exp(positives)
+    return Statistics(
+        positive=positive,
+        log_mean_unlabeled=log_mean_unlabeled,
+        num_unlabeled=num_unlabeled,
+        log_mean_positives=log_mean_positives,
+        num_positives=num_positives,
+        lower=torch.as_tensor(lower, dtype=positive.dtype, device=positive.device),
+    )
