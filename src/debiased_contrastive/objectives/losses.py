@@ -73,9 +73,8 @@ def contrastive_loss(
     >>> contrastive_loss(logits[:, 0], logits[:, 1:], tau_plus=0.1, lower=-1 / 0.5)
     tensor(0.3369)
     """
-    statistics = _checked_statistics(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
     check_choice("reduction", reduction, Reduction)
-    tau_plus = per_anchor_tau_plus(tau_plus, statistics.positive)
+    statistics, tau_plus = _checked(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
     return reduced(debiased(statistics, tau_plus, on_floor), reduction)
 
 
@@ -99,8 +98,8 @@ def decoupled_loss(
     >>> decoupled_loss(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.6867)
     """
-    statistics = _checked_statistics(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
     check_choice("reduction", reduction, Reduction)
+    statistics, tau_plus = _checked(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
     if bool((statistics.num_unlabeled == 0).any()):
         raise ValueError(
             "decoupled_loss needs at least one unlabeled sample for every anchor; got an anchor whose "
@@ -112,11 +111,10 @@ def decoupled_loss(
             f"decoupled_loss with on_floor={on_floor!r} needs a finite `lower`; got -inf, where the loss of "
             "an anchor on the floor is minus infinity: pass lower=-1/t, or on_floor='biased' or 'cap_tau'"
         )
-    tau_plus = per_anchor_tau_plus(tau_plus, statistics.positive)
     return reduced(decoupled(statistics, tau_plus, on_floor), reduction)
 
 
-def _checked_statistics(
+def _checked(
     positive: Tensor,
     unlabeled: Tensor,
     positives: Tensor | None,
@@ -124,7 +122,7 @@ def _checked_statistics(
     lower: float | Tensor,
     on_floor: OnFloor,
     beta: float,
-) -> Statistics:
+) -> tuple[Statistics, float | Tensor]:
     check_choice("on_floor", on_floor, OnFloor)
     check_tau_plus(tau_plus)
     check_beta(beta)
@@ -145,7 +143,7 @@ def _checked_statistics(
         beta=beta,
     )
     _check_values(statistics)
-    return statistics
+    return statistics, per_anchor_tau_plus(tau_plus, statistics.positive)
 
 
 def _check_logits(logits: dict[str, Tensor]) -> None:

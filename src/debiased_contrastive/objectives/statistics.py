@@ -37,7 +37,7 @@ def log_mean_exp(logits: Tensor, beta: float = 0.0) -> tuple[Tensor, Tensor]:
     Relations: beta = 0 is the plain mean; beta > 0 weights each sample by e^{beta l}, which is the
     hard-negative tilt of Robinson et al. (2021). An empty row returns a finite number and count 0.
     """
-    count = (logits > -math.inf).sum(-1)
+    count = (logits != -math.inf).sum(-1)
     # An empty row would give log 0 - log 0; its weight N = 0 removes whatever stands here instead.
     logits = torch.where((count == 0).unsqueeze(-1), 0.0, logits)
     count = count.to(logits.dtype)
