@@ -93,7 +93,7 @@ def gathered(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
     """The rows of all processes in the order of their ranks."""
     if share.is_alone:
         return local
-    result: Tensor = _Gather.apply(local, share, rows_per_input)
+    result: Tensor = _Gather.apply(local, share, rows_per_input)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -45,7 +45,7 @@ def _apply(
 ) -> Tensor:
     tile = absent.whole_blocks(tile)
     safe = max(scales) * bound <= SAFE_EXPONENT[rows.dtype]
-    out: Tensor = _TiledLogSumExp.apply(rows, columns, absent, scales, safe, tile, case)
+    out: Tensor = _TiledLogSumExp.apply(rows, columns, absent, scales, safe, tile, case)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -95,9 +95,9 @@ class _TiledLogSumExp(torch.autograd.Function):
         with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
             d_rows, d_columns = _gradients(rows, columns, out, grad, ctx.needs_input_grad[1], *ctx.settings)
         if torch.is_grad_enabled():
-            d_rows = _Once.apply(d_rows, grad, rows)
+            d_rows = _Once.apply(d_rows, grad, rows)  # type: ignore[no-untyped-call]
             if d_columns is not None:
-                d_columns = _Once.apply(d_columns, grad, columns)
+                d_columns = _Once.apply(d_columns, grad, columns)  # type: ignore[no-untyped-call]
         return d_rows, d_columns, None, None, None, None, None
 
 

@@ -86,7 +86,7 @@ def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def unit(z: Tensor) -> Tensor:
     """Rows of length 1, at any scale of the input; a zero row, which has no direction, stays zero."""
-    result: Tensor = _Unit.apply(z)
+    result: Tensor = _Unit.apply(z)  # type: ignore[no-untyped-call]
     return result
 
 

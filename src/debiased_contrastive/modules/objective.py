@@ -50,7 +50,8 @@ class Options:
     def lower(self, temperature: float | Tensor, log_mean_unlabeled: Tensor) -> Tensor:
         """log of the floor: -1/t for unit vectors, else a share of the unlabeled mean, else -inf."""
         if self.normalize:
-            return torch.as_tensor(-1 / temperature).to(log_mean_unlabeled)
+            like = log_mean_unlabeled
+            return torch.as_tensor(-1 / temperature, dtype=like.dtype, device=like.device)
         if self.relative_floor:
             return log_mean_unlabeled + math.log(self.relative_floor)
         return log_mean_unlabeled.new_full((), -math.inf)

@@ -1,0 +1,109 @@
+"""Each wrong call gets one line that says what must hold, what came, and what to do."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+import debiased_contrastive as dc
+
+Z = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+NAN = Z.clone()
+NAN[1:3, 0] = math.nan
+LABELS = torch.tensor([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("loss", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tau_plus": 1.5}, r"tau_plus must lie in \[0, 1\); got 1.5"),
+        ({"temperature": 0.0}, "temperature must be positive and finite; got 0.0"),
+        ({"temperature": -1}, "temperature must be positive and finite; got -1"),
+        ({"temperature": math.nan}, "temperature must be positive"),
+        ({"temperature": torch.ones(2)}, r"temperature must be one number; got a tensor of shape \(2,\)"),
+        ({"on_floor": "zero"}, "on_floor must be one of 'clamp'"),
+        ({"kernel": "triton"}, "kernel must be one of 'auto', 'dense', 'tiled'; got 'triton'"),
+        ({"reduction": "median"}, "reduction must be one of"),
+        ({"beta": -0.5}, "beta must be a finite number >= 0"),
+        ({"relative_floor": 0.1}, "relative_floor is for normalize=False"),
+        ({"relative_floor": 1.0, "normalize": False}, r"relative_floor must lie in \[0, 1\)"),
+    ],
+)
+def test_settings_fail_when_the_loss_is_made(loss: Any, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        loss(**settings)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("views", "rest", "message"),
+    [
+        ((Z, Z[:3]), {}, r"view 1 must have shape \(4, 3\); got \(3, 3\)"),
+        ((Z, Z, Z[:, :2]), {}, r"view 2 must have shape \(4, 3\); got \(4, 2\)"),
+        ((Z[0], Z[0]), {}, r"view 0 must have shape \(b, d\); got \(3,\)"),
+        ((Z[:1], Z[:1]), {}, "at least 2 inputs, since the others are the unlabeled samples; got 1"),
+        ((Z.long(), Z), {}, "view 0 must be floating-point; got torch.int64"),
+        ((Z, NAN), {}, "view 1 has NaN or inf in 2 of 4 rows"),
+        ((Z / 0, Z), {}, "view 0 has NaN or inf in 4 of 4 rows"),
+        ((Z, Z.to("meta")), {}, "view 0 is on cpu, view 1 on meta"),
+        ((Z, Z), {"labels": LABELS[:3]}, r"labels must have shape \(4,\), one for each sample; got \(3,\)"),
+        ((Z, Z), {"labels": LABELS.float()}, "labels must be integers; got torch.float32"),
+        ((Z, Z), {"labels": LABELS - 1}, "labels must be >= 0; got -1: give partly known labels as positive_labels"),
+        ((Z, Z), {"labels": 0 * LABELS}, "8 anchors without any true negative: all labels are the same"),
+        ((Z, Z), {"positive_labels": LABELS - 2}, "positive_labels must be >= -1; got -2"),
+        ((Z, Z), {"labels": LABELS, "positive_labels": LABELS}, "not both"),
+        ((Z, Z), {"tau_plus": torch.full((8,), 0.1)}, r"one value per anchor, shape \(4,\); got shape \(8,\)"),
+        ((Z, Z), {"tau_plus": 1.0}, r"tau_plus must lie in \[0, 1\); got 1.0"),
+        ((Z, Z), {"temperature": 0.0}, "temperature must be positive"),
+    ],
+)  # fmt: skip
+def test_nt_xent(views: tuple[torch.Tensor, ...], rest: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        dc.DebiasedNTXentLoss()(*views, **rest)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "rest", "message"),
+    [
+        ((Z, Z[:3]), {}, r"key must have shape \(4, 3\); got \(3, 3\)"),
+        ((Z[:1], Z[:1]), {}, "at least 2 inputs"),
+        ((Z, Z, Z[:0]), {}, r"at least one sample; got shape \(0, 3\): an empty queue must be filled first"),
+        ((Z, Z, Z[:, :2]), {}, "query has shape .4, 3., negatives .4, 2."),
+        ((Z, Z, Z.expand(3, 4, 3)), {}, r"negatives must have shape \(4, k, d\); got \(3, 4, 3\)"),
+        ((Z, Z, Z[0]), {}, r"negatives must have shape \(k, d\); got \(3,\)"),
+        ((Z, Z, NAN), {}, "negatives has NaN or inf in 2 of 4 rows"),
+        ((Z, NAN), {}, "key has NaN or inf in 2 of 4 rows"),
+        ((Z, Z), {"extra_keys": Z}, r"extra_keys must have shape \(4, m, 3\); got \(4, 3\)"),
+        ((Z, Z), {"labels": LABELS[:2]}, r"labels must have shape \(4,\)"),
+        ((Z, Z), {"labels": 0 * LABELS}, "labels must leave every anchor at least one true negative; got 4 anchors"),
+        ((Z, Z, Z), {"labels": LABELS}, "negative_labels must be given exactly when both labels and negatives are"),
+        ((Z, Z), {"negative_labels": LABELS}, "negative_labels must be given exactly when"),
+        ((Z, Z, Z), {"labels": LABELS, "negative_labels": LABELS[:2]}, r"negative_labels must have shape \(4,\)"),
+        ((Z, Z), {"ids": 0 * LABELS}, "ids must leave every anchor at least one true negative"),
+    ],
+)  # fmt: skip
+def test_info_nce(inputs: tuple[torch.Tensor, ...], rest: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        dc.DebiasedInfoNCELoss()(*inputs, **rest)
+    assert "\n" not in str(caught.value)
+
+
+def test_symmetric_takes_no_negatives() -> None:
+    with pytest.raises(ValueError, match="takes no negatives"):
+        dc.DebiasedInfoNCELoss(symmetric=True)(Z, Z, Z)
+
+
+def test_finite_embeddings_whose_sum_overflows_are_fine() -> None:
+    z = torch.full((4, 3), 3e38)
+    z[1] *= -1
+    z[2, 0] = 0
+    assert dc.DebiasedNTXentLoss()(z, z).isfinite()
+
+
+@pytest.mark.parametrize("loss", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
+def test_gathering_needs_a_process_group(loss: Any) -> None:
+    with pytest.raises(RuntimeError, match="needs an initialised process group, there is none"):
+        loss(gather_distributed=True)(Z, Z)
