@@ -1,10 +1,21 @@
 """Two workers share two cores, so each computes with one thread; hypothesis draws the same cases."""
 
+import os
+
 import torch
 from hypothesis import HealthCheck, settings
+
+import debiased_contrastive
 
 torch.set_num_threads(1)
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("suite")
+
+
+def pytest_sessionstart() -> None:
+    """A mutant that is not the package under test would survive for the wrong reason."""
+    mutant = os.environ.get("DEBIASED_MUTANT")
+    if mutant and not debiased_contrastive.__file__.startswith(mutant):
+        raise RuntimeError(f"imported {debiased_contrastive.__file__}, not the copy in {mutant}")

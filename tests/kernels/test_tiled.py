@@ -106,6 +106,15 @@ def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch
     assert taken == ["log_sum_exp", "log_sum_exp_self"]
 
 
+@pytest.mark.usefixtures("tile")
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_graph_can_be_walked_twice(beta: float) -> None:
+    z = views(6, 4, 2)
+    loss = dc.DebiasedNTXentLoss(beta=beta, kernel="tiled")(*z)
+    first = torch.autograd.grad(loss, z, retain_graph=True)
+    assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(loss, z), strict=True))
+
+
 def test_second_derivatives_exist_for_dense_and_are_refused_by_tiled() -> None:
     z0, z1 = views(4, 3, 2)
 

@@ -49,10 +49,10 @@ class Absent:
         """The largest side of a tile, at most `tile`, that cuts no block."""
         return max(tile - tile % self.block, self.block) if self.block else tile
 
-    def present(self, num_rows: int, num_columns: int, device: torch.device) -> Tensor:
-        """(a,) how many columns exist for each row."""
+    def present(self, num_rows: int, num_columns: int, device: torch.device) -> int | Tensor:
+        """How many columns exist for each row: one number where it is the same for all, else (a,)."""
         if not self.same and not self.differ:
-            return torch.full((num_rows,), num_columns - self.block, device=device)
+            return num_columns - self.block
         count = torch.zeros(num_rows, dtype=torch.int64, device=device)
         tile = self.whole_blocks(_COUNT_TILE)
         for i in tiles(num_rows, tile):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -43,62 +44,92 @@ def log_sum_exp_self(rows: Tensor, absent: Absent, scales: Scales, *, bound: flo
 def _apply(
     rows: Tensor, columns: Tensor | None, absent: Absent, scales: Scales, bound: float, tile: int, case: Case
 ) -> Tensor:
-    tile = absent.whole_blocks(tile)
     safe = max(scales) * bound <= SAFE_EXPONENT[rows.dtype]
-    out: Tensor = _TiledLogSumExp.apply(rows, columns, absent, scales, safe, tile, case)  # type: ignore[no-untyped-call]
+    plan = _Plan(absent, scales, safe, absent.whole_blocks(tile), case)
+    out: Tensor = _TiledLogSumExp.apply(rows, columns, plan)  # type: ignore[no-untyped-call]
     return out
 
 
-class _TiledLogSumExp(torch.autograd.Function):
+@dataclass(frozen=True)
+class _Plan:
     """One walk over the tiles for three cases.
 
     "rows": a tile adds to the sums of its rows. "both": and to the sums of its columns, which stand
     behind those of the rows. "self": the columns are the rows, tiles below the diagonal are not
-    visited, and what a tile adds to its columns goes to the same sums. `safe` logits are summed as
-    exponentials, others as logarithms.
+    visited, and what a tile adds to its columns goes to the same sums.
     """
 
+    absent: Absent
+    scales: Scales
+    safe: bool
+    """Whether exponentials may be summed as they are; else sums are carried as logarithms."""
+    tile: int
+    case: Case
+
+    def walk(self, rows: Tensor, others: Tensor) -> Iterator[tuple[slice, slice, bool]]:
+        """Tiles to visit, and whether one adds to its columns too: on the diagonal they are its rows."""
+        for i in tiles(rows.shape[0], self.tile):
+            for j in tiles(others.shape[-2], self.tile):
+                if self.case != "self" or j.start >= i.start:
+                    yield i, j, not (self.case == "self" and i == j)
+
+    def sides(self, values: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
+        """The part of `values` that belongs to the rows, and the part that belongs to the columns."""
+        if self.case == "both":
+            return values[..., :num_rows], values[..., num_rows:]
+        return values, values if self.case == "self" else None
+
+    def scratch(self, rows: Tensor, others: Tensor) -> Tensor:
+        """Room for one tile: fresh memory for each would cost as much as its exponentials."""
+        return rows.new_empty(min(self.tile, rows.shape[0]) * min(self.tile, others.shape[-2]))
+
+    def terms(self, rows: Tensor, others: Tensor, i: slice, j: slice, scratch: Tensor) -> list[Tensor]:
+        """For each scale the exponentials of a tile, or its logits where those are not safe."""
+        height, width = i.stop - i.start, j.stop - j.start
+        logits = scratch[: height * width].view(height, width)
+        if others.dim() == 2:
+            torch.mm(rows[i], others[j].T, out=logits)
+        else:
+            torch.bmm(others[i, j], rows[i].unsqueeze(2), out=logits.unsqueeze(2))
+        self.absent.remove_(logits, i, j)
+        scaled = [logits] if self.scales == (1.0,) else [scale * logits for scale in self.scales]
+        return [exponents.exp_() for exponents in scaled] if self.safe else scaled
+
+
+class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        rows: Tensor,
-        columns: Tensor | None,
-        absent: Absent,
-        scales: Scales,
-        safe: bool,
-        tile: int,
-        case: Case,
-    ) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: _Plan) -> Tensor:
         others = rows if columns is None else columns
-        length = rows.shape[0] + (others.shape[0] if case == "both" else 0)
-        out = rows.new_full((len(scales), length), 0.0 if safe else -math.inf)
-        of_rows, of_columns = _sides(out, rows.shape[0], case)
+        length = rows.shape[0] + (others.shape[0] if plan.case == "both" else 0)
+        out = rows.new_full((len(plan.scales), length), 0.0 if plan.safe else -math.inf)
+        of_rows, of_columns = plan.sides(out, rows.shape[0])
+        scratch = plan.scratch(rows, others)
         with torch.autocast(rows.device.type, enabled=False):
-            for i, j, mirrored in _walk(rows, others, tile, case):
-                logits = _logits(rows, others, absent, i, j)
-                for k, scale in enumerate(scales):
-                    terms = logits if len(scales) == 1 and scale == 1 else scale * logits
-                    if safe:
-                        terms.exp_()
-                    _accumulate(of_rows[k, i], terms, 1, safe)
-                    if mirrored and of_columns is not None:
-                        _accumulate(of_columns[k, j], terms, 0, safe)
-        if safe:
+            for i, j, mirrored in plan.walk(rows, others):
+                terms = plan.terms(rows, others, i, j, scratch)
+                _accumulate(of_rows[:, i], terms, 1, plan.safe)
+                if mirrored and of_columns is not None:
+                    _accumulate(of_columns[:, j], terms, 0, plan.safe)
+        if plan.safe:
             out.log_()
         ctx.save_for_backward(rows, columns, out)
-        ctx.settings = absent, scales, safe, tile, case
+        ctx.plan = plan
+        # Where one tile was all, it is kept: computing it again would save no memory.
+        ctx.only = terms if scratch.numel() == rows.shape[0] * others.shape[-2] else None
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, out = ctx.saved_tensors
         with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
-            d_rows, d_columns = _gradients(rows, columns, out, grad, ctx.needs_input_grad[1], *ctx.settings)
+            d_rows, d_columns = _gradients(
+                rows, columns, out, grad, ctx.plan, ctx.only, columns_need_grad=ctx.needs_input_grad[1]
+            )
         if torch.is_grad_enabled():
             d_rows = _Once.apply(d_rows, grad, rows)  # type: ignore[no-untyped-call]
             if d_columns is not None:
                 d_columns = _Once.apply(d_columns, grad, columns)  # type: ignore[no-untyped-call]
-        return d_rows, d_columns, None, None, None, None, None
+        return d_rows, d_columns, None
 
 
 class _Once(torch.autograd.Function):
@@ -116,57 +147,61 @@ class _Once(torch.autograd.Function):
         )
 
 
+def _accumulate(sums: Tensor, terms: list[Tensor], dim: int, safe: bool) -> None:
+    """Add a tile's rows (dim 1) or columns (dim 0) to the sums of each scale."""
+    for total, of_scale in zip(sums, terms, strict=True):
+        if safe:
+            total += of_scale.sum(dim)
+        else:
+            torch.logaddexp(total, torch.logsumexp(of_scale, dim), out=total)
+
+
 def _gradients(
     rows: Tensor,
     columns: Tensor | None,
     out: Tensor,
     grad: Tensor,
+    plan: _Plan,
+    only: list[Tensor] | None,
+    *,
     columns_need_grad: bool,
-    absent: Absent,
-    scales: Scales,
-    safe: bool,
-    tile: int,
-    case: Case,
 ) -> tuple[Tensor, Tensor | None]:
     others = rows if columns is None else columns
     # A sum over nothing is log 0 and has no gradient; +inf makes each of its terms vanish.
     out = torch.where(out == -math.inf, math.inf, out)
-    grad = grad * grad.new_tensor(scales).unsqueeze(1)
-    weights = grad * torch.exp(-out) if safe else grad
+    weights = grad * grad.new_tensor(plan.scales).unsqueeze(1)
+    if plan.safe:
+        weights *= torch.exp(-out)
     d_rows = torch.zeros_like(rows)
     d_columns = torch.zeros_like(columns) if columns is not None and columns_need_grad else None
-    d_others = d_rows if case == "self" else d_columns
-    for i, j, mirrored in _walk(rows, others, tile, case):
-        logits = _logits(rows, others, absent, i, j)
-        total: Tensor | None = None
-        for k, scale in enumerate(scales):
-            terms = logits if len(scales) == 1 and scale == 1 else scale * logits
-            d_logits = _d_logits(terms, _sides(weights[k], rows.shape[0], case), out[k], i, j, safe, case)
-            total = d_logits if total is None else total.add_(d_logits)
-        assert total is not None
-        _propagate(total, rows, others, d_rows, d_others if mirrored else None, i, j)
+    d_others = d_rows if plan.case == "self" else d_columns
+    scratch = rows if only is not None else plan.scratch(rows, others)
+    for i, j, mirrored in plan.walk(rows, others):
+        terms = plan.terms(rows, others, i, j, scratch) if only is None else only
+        d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j)
+        _propagate(d_logits, rows, others, d_rows, d_others if mirrored else None, i, j)
     return d_rows, d_columns
 
 
 def _d_logits(
-    terms: Tensor,
-    weights: tuple[Tensor, Tensor | None],
-    out: Tensor,
-    i: slice,
-    j: slice,
-    safe: bool,
-    case: Case,
+    plan: _Plan, terms: list[Tensor], weights: Tensor, out: Tensor, num_rows: int, i: slice, j: slice
 ) -> Tensor:
-    """Derivative with respect to one tile of logits: row weights and column weights times softmax terms."""
-    of_rows = weights[0][i].unsqueeze(1)
-    of_columns = None if weights[1] is None else weights[1][j]
-    if safe:
-        return terms.exp_().mul_(of_rows if of_columns is None else of_rows + of_columns)
-    out_rows, out_columns = _sides(out, weights[0].shape[0], case)
-    d_logits = torch.exp(terms - out_rows[i].unsqueeze(1)).mul_(of_rows)
-    if of_columns is not None and out_columns is not None:
-        d_logits.add_(torch.exp(terms - out_columns[j]).mul_(of_columns))
-    return d_logits
+    """Derivative by one tile of logits: each term times the weights of its row and of its column."""
+    total: Tensor | None = None
+    for k, of_scale in enumerate(terms):
+        of_row, of_column = plan.sides(weights[k], num_rows)
+        weight = of_row[i].unsqueeze(1)
+        if plan.safe:
+            # Not in place in `of_scale`, which may be kept for another backward.
+            part = weight * of_scale if of_column is None else (weight + of_column[j]).mul_(of_scale)
+        else:
+            out_row, out_column = plan.sides(out[k], num_rows)
+            part = torch.exp(of_scale - out_row[i].unsqueeze(1)).mul_(weight)
+            if of_column is not None and out_column is not None:
+                part.add_(torch.exp(of_scale - out_column[j]).mul_(of_column[j]))
+        total = part if total is None else total.add_(part)
+    assert total is not None
+    return total
 
 
 def _propagate(
@@ -178,6 +213,7 @@ def _propagate(
     i: slice,
     j: slice,
 ) -> None:
+    """From a tile of logits to the rows and columns whose products they are."""
     if others.dim() == 2:
         d_rows[i].addmm_(d_logits, others[j])
         if d_others is not None:
@@ -186,34 +222,3 @@ def _propagate(
         d_rows[i] += torch.bmm(d_logits.unsqueeze(1), others[i, j]).squeeze(1)
         if d_others is not None:
             torch.mul(d_logits.unsqueeze(2), rows[i].unsqueeze(1), out=d_others[i, j])
-
-
-def _sides(values: Tensor, num_rows: int, case: Case) -> tuple[Tensor, Tensor | None]:
-    """The part of `values` that belongs to the rows, and the part that belongs to the columns."""
-    if case == "both":
-        return values[..., :num_rows], values[..., num_rows:]
-    return values, values if case == "self" else None
-
-
-def _walk(rows: Tensor, others: Tensor, tile: int, case: Case) -> Iterator[tuple[slice, slice, bool]]:
-    """Tiles to visit, and whether a tile adds to its columns too: one on the diagonal did so as rows."""
-    for i in tiles(rows.shape[0], tile):
-        for j in tiles(others.shape[-2], tile):
-            if case == "self" and j.start < i.start:
-                continue
-            yield i, j, not (case == "self" and i == j)
-
-
-def _logits(rows: Tensor, others: Tensor, absent: Absent, i: slice, j: slice) -> Tensor:
-    if others.dim() == 2:
-        logits = torch.mm(rows[i], others[j].T)
-    else:
-        logits = torch.bmm(others[i, j], rows[i].unsqueeze(2)).squeeze(2)
-    return absent.remove_(logits, i, j)
-
-
-def _accumulate(sums: Tensor, terms: Tensor, dim: int, safe: bool) -> None:
-    if safe:
-        sums += terms.sum(dim)
-    else:
-        torch.logaddexp(sums, torch.logsumexp(terms, dim), out=sums)

@@ -1,5 +1,6 @@
 """Embeddings in, the log-mean-exp of the unlabeled logits out: one door to both kernels."""
 
+import math
 from typing import Literal, TypeAlias
 
 import torch
@@ -17,7 +18,7 @@ _GPU_TILE = 4096
 
 def log_mean(
     rows: Tensor, columns: Tensor, absent: Absent, *, beta: float, bound: float, kernel: Kernel
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, float | Tensor]:
     """log of the (tilted) mean of exp(rows_i . columns_j) over the present columns, and their number.
 
     rows (a, d); columns (n, d) or (a, n, d); both results (a,). bound: largest |logit| possible.
@@ -32,7 +33,7 @@ def log_mean(
 
 def log_mean_self(
     rows: Tensor, absent: Absent, *, beta: float, bound: float, kernel: Kernel
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, float | Tensor]:
     """`log_mean(rows, rows, ...)`, with half the work where tiles are used."""
     tile, scales = _tile(rows), _scales(beta)
     if _is_dense(kernel, rows, rows):
@@ -44,7 +45,7 @@ def log_mean_self(
 
 def log_mean_both(
     rows: Tensor, columns: Tensor, absent: Absent, *, beta: float, bound: float, kernel: Kernel
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, float | Tensor]:
     """For each row over the columns, then for each column over the rows: (2a,), n = a.
 
     `absent` must be symmetric: row i has no column j where row j has no column i.
@@ -55,17 +56,19 @@ def log_mean_both(
     else:
         sums = tiled.log_sum_exp_both(rows, columns, absent, scales, bound=bound, tile=tile)
     count = absent.present(rows.shape[0], columns.shape[0], rows.device)
-    return _mean(torch.cat(sums, 1), count.repeat(2))
+    return _mean(torch.cat(sums, 1), count.repeat(2) if isinstance(count, Tensor) else count)
 
 
 def _scales(beta: float) -> tuple[float, ...]:
     return (1 + beta, beta) if beta else (1.0,)
 
 
-def _mean(sums: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+def _mean(sums: Tensor, count: int | Tensor) -> tuple[Tensor, float | Tensor]:
     """From log-sum-exps at the scales (k, a): the tilt divides by the sum of its weights, else by count."""
-    count = count.to(sums.dtype)
-    return sums[0] - (sums[1] if len(sums) == 2 else count.log()), count
+    n = count.to(sums.dtype) if isinstance(count, Tensor) else float(count)
+    if len(sums) == 2:
+        return sums[0] - sums[1], n
+    return sums[0] - (n.log() if isinstance(n, Tensor) else math.log(n)), n
 
 
 def _tile(rows: Tensor) -> int:

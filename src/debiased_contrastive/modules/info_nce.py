@@ -13,6 +13,7 @@ from debiased_contrastive.modules.inputs import (
     cast,
     check_codes,
     check_embeddings,
+    check_present,
     check_shape,
     check_temperature,
     unit,
@@ -185,16 +186,13 @@ class DebiasedInfoNCELoss(nn.Module):
         if "labels" in pairs:
             unlabeled = replace(existing, same=(*existing.same, pairs["labels"]))
         log_mean_unlabeled, present = self._log_mean(z, unlabeled, share, bound)
-        if pairs and bool((present == 0).any()):
-            raise ValueError(
-                f"{' and '.join(pairs)} must leave every anchor at least one true negative; got "
-                f"{int((present == 0).sum())} anchors without any: use larger or more varied negatives"
-            )
+        check_present(present, " and ".join(pairs))
         if "labels" in pairs:
             # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
             num_columns = z["negatives"].shape[-2] if "negatives" in z else share.total
-            present = existing.present(len(z["query"]), num_columns, present.device).to(present.dtype)
-            present = present.repeat(2) if self.symmetric else present
+            present = existing.present(len(z["query"]), num_columns, z["query"].device)
+            if isinstance(present, Tensor):
+                present = (present.repeat(2) if self.symmetric else present).to(z["query"].dtype)
         positive, log_mean_positives, num_positives = self._positives(z)
         return Statistics(
             positive=positive,
@@ -207,8 +205,8 @@ class DebiasedInfoNCELoss(nn.Module):
 
     def _log_mean(
         self, z: dict[str, Tensor], absent: Absent, share: Share, bound: float
-    ) -> tuple[Tensor, Tensor]:
-        def over(rows: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, float | Tensor]:
+        def over(rows: Tensor, columns: Tensor) -> tuple[Tensor, float | Tensor]:
             return log_mean(
                 rows, columns, absent, beta=self.options.beta, bound=bound, kernel=self.options.kernel
             )
@@ -223,8 +221,9 @@ class DebiasedInfoNCELoss(nn.Module):
                 query, key, absent, beta=self.options.beta, bound=bound, kernel=self.options.kernel
             )
         queries, keys = gathered(torch.stack([query, key], 1), share).unbind(1)
-        (of_query, num_keys), (of_key, num_queries) = over(query, keys), over(key, queries)
-        return torch.cat([of_query, of_key]), torch.cat([num_keys, num_queries])
+        # The same samples are absent in both directions, so the counts are the same too.
+        (of_query, count), (of_key, _) = over(query, keys), over(key, queries)
+        return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
 
     def _positives(self, z: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Logit of the numerator, log mean over the positives of the correction, their number."""

@@ -65,6 +65,15 @@ def check_codes(name: str, codes: Tensor, shape: tuple[int, ...], like: Tensor, 
         raise ValueError(f"{name} must be >= {lowest}; got {int(codes.min())}{hint}")
 
 
+def check_present(present: float | Tensor, names: str) -> None:
+    """Raise where the codes of that name leave an anchor without any unlabeled sample."""
+    if isinstance(present, Tensor) and bool((present == 0).any()):
+        raise ValueError(
+            f"{names} must leave every anchor at least one true negative; got {int((present == 0).sum())} of "
+            f"{len(present)} anchors without any: use a larger or more varied batch"
+        )
+
+
 def check_temperature(temperature: float | Tensor) -> float:
     """The value of a temperature; raise unless it is one positive finite number."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
@@ -84,19 +93,20 @@ def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: z.to(dtype) for name, z in embeddings.items()}
 
 
-def unit(z: Tensor) -> Tensor:
-    """Rows of length 1, at any scale of the input; a zero row, which has no direction, stays zero."""
-    result: Tensor = _Unit.apply(z)  # type: ignore[no-untyped-call]
+def unit(z: Tensor, length: float = 1.0) -> Tensor:
+    """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero."""
+    result: Tensor = _Unit.apply(z, length)  # type: ignore[no-untyped-call]
     return result
 
 
-def _unit(z: Tensor) -> tuple[Tensor, Tensor]:
-    """The unit vectors, and the lengths in units of `largest`, which keeps their squares in range."""
+def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
+    """The rows of that length, and how much longer they were."""
+    # The result does not depend on the scale, so the one that keeps squares in range is a constant.
     largest = torch.linalg.vector_norm(z.detach(), math.inf, -1, keepdim=True)
     largest = torch.where(largest > 0, largest, 1.0)
     z = z / largest
     norm = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    norm = torch.where(norm > 0, norm, 1.0)
+    norm = torch.where(norm > 0, norm, 1.0) / length
     return z / norm, norm * largest
 
 
@@ -104,16 +114,18 @@ class _Unit(torch.autograd.Function):
     """The plain formula with its derivative in one line, which takes half the time of the recorded one."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor) -> Tensor:
-        result, norm = _unit(z)
+    def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
+        result, norm = _unit(z, length)
         ctx.save_for_backward(z, result, norm)
+        ctx.length = length
         return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         z, result, norm = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted: record the plain formula after all
-            (d_z,) = torch.autograd.grad(_unit(z)[0], z, grad, create_graph=True)
+            (d_z,) = torch.autograd.grad(_unit(z, ctx.length)[0], z, grad, create_graph=True)
         else:
-            d_z = (grad - result * (grad * result).sum(-1, keepdim=True)) / norm
-        return d_z  # type: ignore[no-any-return]
+            radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
+            d_z = torch.addcmul(grad, result, radial, value=-1).div_(norm)
+        return d_z, None

@@ -13,6 +13,7 @@ from debiased_contrastive.modules.inputs import (
     cast,
     check_codes,
     check_embeddings,
+    check_present,
     check_shape,
     check_temperature,
     unit,
@@ -117,8 +118,10 @@ class DebiasedNTXentLoss(nn.Module):
             statistics = self._statistics(z, share, labels, positive_labels, temperature, bound)
             tau_plus = 0.0 if labels is not None else _per_view(tau_plus, z)
             losses, self._last = losses_and_record(statistics, tau_plus, self.options.on_floor)
-            # Inside, the two views of an input are neighbours; outside, view 0 comes first.
-            return self.options.value(losses.view(-1, 2).T.flatten(), share)
+            if self.options.reduction == "none":
+                # Inside, the two views of an input are neighbours; outside, view 0 comes first.
+                losses = losses.view(-1, 2).T.flatten()
+            return self.options.value(losses, share)
 
     def _share(self, views: dict[str, Tensor], codes: dict[str, Tensor | None]) -> Share:
         b, z0 = len(views["view 0"]), views["view 0"]
@@ -142,10 +145,11 @@ class DebiasedNTXentLoss(nn.Module):
     def _prepared(self, views: dict[str, Tensor], temperature: float | Tensor) -> Tensor:
         """(b, v, d) such that the product of two rows is their logit."""
         z = torch.stack(list(cast(views).values()), 1)
-        if self.options.normalize:
-            z = unit(z)
-        root = temperature.to(z).sqrt() if isinstance(temperature, Tensor) else math.sqrt(temperature)
-        return z / root
+        if isinstance(temperature, Tensor):
+            root = temperature.to(z).sqrt()
+            return (unit(z) if self.options.normalize else z) / root
+        length = 1 / math.sqrt(temperature)
+        return unit(z, length) if self.options.normalize else z * length
 
     def _statistics(
         self,
@@ -160,7 +164,7 @@ class DebiasedNTXentLoss(nn.Module):
         columns = gathered(anchors, share, rows_per_input=2)
         others = Absent(block=2, offset=2 * share.offset)
 
-        def log_mean_over(absent: Absent, beta: float) -> tuple[Tensor, Tensor]:
+        def log_mean_over(absent: Absent, beta: float) -> tuple[Tensor, float | Tensor]:
             if share.is_alone:
                 return log_mean_self(anchors, absent, beta=beta, bound=bound, kernel=self.options.kernel)
             return log_mean(anchors, columns, absent, beta=beta, bound=bound, kernel=self.options.kernel)
@@ -170,35 +174,31 @@ class DebiasedNTXentLoss(nn.Module):
 
         unlabeled = others if labels is None else replace(others, same=(codes(labels),))
         log_mean_unlabeled, present = log_mean_over(unlabeled, self.options.beta)
-        if labels is not None and bool((present == 0).any()):
-            raise ValueError(
-                "labels must leave every anchor a sample of another class; got "
-                f"{int((present == 0).sum())} anchors without any true negative: all labels are the same"
-            )
+        check_present(present, "labels")
         positive, log_mean_positives, num_positives = _own_views(z)
         if positive_labels is not None:
             of_anchor, of_column = codes(positive_labels)
             of_label, count = log_mean_over(replace(others, differ=((of_anchor, of_column),)), 0.0)
-            found = (of_anchor >= 0) & (count > 0)
+            found = (of_anchor >= 0) & torch.as_tensor(count > 0)
             log_mean_positives = torch.where(found, of_label, log_mean_positives)
             num_positives = torch.where(found, count, num_positives)
         return Statistics(
             positive=positive,
             log_mean_unlabeled=log_mean_unlabeled,
-            num_unlabeled=positive.new_full((), len(columns) - 2),
+            num_unlabeled=float(len(columns) - 2),
             log_mean_positives=log_mean_positives,
             num_positives=num_positives,
             lower=self.options.lower(temperature, log_mean_unlabeled),
         )
 
 
-def _own_views(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _own_views(z: Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
     """Of (b, v, d): logit of the numerator, log mean over the other views of the input, their number."""
     num_views = z.shape[1]
     if num_views == 2:
         z0, z1 = z.unbind(1)
         positive = (z0 * z1).sum(-1, keepdim=True).expand(-1, 2).flatten()
-        return positive, positive, positive.new_ones(())
+        return positive, positive, 1.0
     logits = z[:, :2] @ z.mT
     itself = torch.eye(2, num_views, dtype=torch.bool, device=z.device)
     log_mean_positives, count = log_mean_exp(logits.masked_fill(itself, -math.inf).flatten(0, 1))

@@ -99,9 +99,8 @@ def losses_and_record(
     statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor
 ) -> tuple[Tensor, LastCall]:
     """The loss of each anchor, and what `diagnostics_of` will need."""
-    detached = replace(
-        statistics, **{f.name: getattr(statistics, f.name).detach() for f in fields(statistics)}
-    )
+    tensors = {name: value.detach() for name, value in vars(statistics).items() if isinstance(value, Tensor)}
+    detached = replace(statistics, **tensors)
     return debiased(statistics, tau_plus, on_floor), LastCall(detached, tau_plus, on_floor)
 
 
@@ -116,9 +115,13 @@ def diagnostics_of(call: LastCall | None) -> Diagnostics:
         tau_cap_median=_quantile(tau_cap, 0.5),
         tau_cap_low=_quantile(tau_cap, 0.05),
         mean_log_g=float(log_negative_mean(call.statistics, call.tau_plus, call.on_floor).mean()),
-        num_unlabeled=float(call.statistics.num_unlabeled.mean()),
-        num_positives=float(call.statistics.num_positives.mean()),
+        num_unlabeled=_mean(call.statistics.num_unlabeled),
+        num_positives=_mean(call.statistics.num_positives),
     )
+
+
+def _mean(values: float | Tensor) -> float:
+    return float(values.mean()) if isinstance(values, Tensor) else float(values)
 
 
 def _quantile(values: Tensor, share: float) -> float:

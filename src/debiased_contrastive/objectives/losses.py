@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -35,7 +36,8 @@ def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloo
     Relations: `debiased` is its softplus, so the two agree where the loss is large.
     """
     log_g = log_negative_mean(statistics, tau_plus, on_floor)
-    return statistics.num_unlabeled.log() + log_g - statistics.positive
+    n = statistics.num_unlabeled
+    return (n.log() if isinstance(n, Tensor) else math.log(n)) + log_g - statistics.positive
 
 
 def reduced(losses: Tensor, reduction: Reduction) -> Tensor:
@@ -68,7 +70,6 @@ def contrastive_loss(
 
     Relations: tau_plus=0 is InfoNCE, bit for bit; `decoupled_loss` drops e^{s+} from the denominator.
 
-    >>> import torch
     >>> logits = torch.tensor([[0.9, 0.1, -0.3, 0.4]]) / 0.5
     >>> contrastive_loss(logits[:, 0], logits[:, 1:], tau_plus=0.1, lower=-1 / 0.5)
     tensor(0.3369)
@@ -94,13 +95,12 @@ def decoupled_loss(
     It has no lower bound where g may reach 0, so the zero floor needs on_floor "biased" or "cap_tau",
     and every anchor needs an unlabeled sample.
 
-    >>> import torch
     >>> decoupled_loss(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.6867)
     """
     check_choice("reduction", reduction, Reduction)
     statistics, tau_plus = _checked(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
-    if bool((statistics.num_unlabeled == 0).any()):
+    if bool(torch.any(torch.as_tensor(statistics.num_unlabeled) == 0)):
         raise ValueError(
             "decoupled_loss needs at least one unlabeled sample for every anchor; got an anchor whose "
             "unlabeled logits are all -inf: drop that anchor"
@@ -180,7 +180,7 @@ def _check_values(statistics: Statistics) -> None:
             )
     if bool((statistics.lower.isnan() | (statistics.lower == math.inf)).any()):
         raise ValueError("lower must be finite or -inf: it is the smallest logit possible; got NaN or +inf")
-    if bool((statistics.num_positives == 0).any()):
+    if bool(torch.any(torch.as_tensor(statistics.num_positives) == 0)):
         raise ValueError(
             "positives must hold at least one present sample for every anchor; got a row that is all -inf: "
             "put the anchor's own positive logit there"

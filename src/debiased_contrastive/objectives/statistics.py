@@ -19,12 +19,12 @@ class Statistics:
     """(a,) logit s(x, x+) of the numerator's positive."""
     log_mean_unlabeled: Tensor
     """(a,) log 1/N sum_i exp s(x, u_i)."""
-    num_unlabeled: Tensor
-    """() or (a,) N, the weight of the mean in the loss."""
+    num_unlabeled: float | Tensor
+    """N, one number or (a,): the weight of the mean in the loss."""
     log_mean_positives: Tensor
     """(a,) log 1/M sum_j exp s(x, v_j)."""
-    num_positives: Tensor
-    """() or (a,) M; no objective needs it, a reader of diagnostics does."""
+    num_positives: float | Tensor
+    """M, one number or (a,); no objective needs it, a reader of diagnostics does."""
     lower: Tensor
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
 
@@ -51,7 +51,7 @@ def from_logits(
     """Statistics of dense logits: positive (a,), unlabeled (a, n), positives (a, m) or None for v = x+."""
     log_mean_unlabeled, num_unlabeled = log_mean_exp(unlabeled, beta)
     if positives is None:
-        log_mean_positives, num_positives = positive, positive.new_ones(())
+        log_mean_positives, num_positives = positive, torch.ones_like(positive)
     else:
         log_mean_positives, num_positives = log_mean_exp(positives)
     return Statistics(

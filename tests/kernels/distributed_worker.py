@@ -1,0 +1,147 @@
+"""What each process of the distributed tests does: the full batch alone, its share with others, compare."""
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import debiased_contrastive as dc
+
+D = 6
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+
+Call = Callable[[nn.Module, nn.Module, slice], Tensor]
+"""Loss and encoder in, loss of the inputs in the slice out."""
+
+
+def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Module], dict[str, Any], Call]]:
+    generator = torch.Generator().manual_seed(b)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+
+    x = draw(b, D)
+    views = [x + 0.5 * draw(b, D) for _ in range(3)]
+    queue, bank = draw(9, D), draw(b, 4, D)
+    labels = torch.arange(b) % 3
+    partly = torch.where(torch.arange(b) % 4 == 3, -1, labels)
+    taus = torch.linspace(0, 0.3, b, dtype=dtype)
+    nt_xent, info_nce = dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss
+
+    def of_views(count: int, **codes: Tensor) -> Call:
+        def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
+            z = encoder(torch.stack([view[part] for view in views[:count]]))
+            result: Tensor = loss(*z, **{name: code[part] for name, code in codes.items()})
+            return result
+
+        return call
+
+    def of_negatives(negatives: Callable[[slice], Tensor]) -> Call:
+        def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
+            query, key = encoder(torch.stack([views[0][part], views[1][part]]))
+            result: Tensor = loss(query, key, negatives(part))
+            return result
+
+        return call
+
+    yield "nt_xent", nt_xent, {}, of_views(2)
+    yield "nt_xent, 3 views", nt_xent, {"tau_plus": 0.3}, of_views(3)
+    yield "nt_xent, labels", nt_xent, {}, of_views(2, labels=labels)
+    yield "nt_xent, known positives", nt_xent, {}, of_views(2, positive_labels=partly)
+    yield "nt_xent, tau per input", nt_xent, {}, of_views(2, tau_plus=taus)
+    yield "nt_xent, hard, sum", nt_xent, {"beta": 1.0, "reduction": "sum"}, of_views(2)
+    yield "nt_xent, all on the floor", nt_xent, {"tau_plus": 0.9}, of_views(2)
+    yield "info_nce", info_nce, {}, of_views(2)
+    yield "info_nce, symmetric", info_nce, {"symmetric": True}, of_views(2)
+    yield "info_nce, symmetric, labels", info_nce, {"symmetric": True}, of_views(2, labels=labels)
+    yield "info_nce, ids", info_nce, {}, of_views(2, ids=labels)
+    yield "info_nce, queue", info_nce, {}, of_negatives(lambda _: queue)
+    yield "info_nce, bank", info_nce, {}, of_negatives(lambda part: bank[part])
+
+
+def run(
+    encoder: nn.Module, make: Callable[..., nn.Module], settings: dict[str, Any], call: Call, part: slice
+) -> list[Tensor]:
+    """Value, and the gradients of encoder and temperature."""
+    dtype = next(encoder.parameters()).dtype
+    temperature = nn.Parameter(torch.tensor(0.3, dtype=dtype))
+    encoder.zero_grad()
+    value = call(make(**{"temperature": temperature, "tau_plus": 0.05, **settings}), encoder, part)
+    value.backward()
+    assert temperature.grad is not None
+    return [value.detach(), temperature.grad, *(p.grad for p in encoder.parameters() if p.grad is not None)]
+
+
+def compare(sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    alone = nn.Linear(D, D, bias=False).to(dtype)
+    together = DistributedDataParallel(nn.Linear(D, D, bias=False).to(dtype))
+    together.module.load_state_dict(alone.state_dict())
+    b, start = sum(sizes), sum(sizes[:rank])
+    for name, make, settings, call in calls(b, dtype):
+        want = run(alone, make, settings, call, slice(0, b))
+        gathering = {
+            **settings,
+            "gather_distributed": True,
+            "kernel": "tiled" if "labels" in name else "auto",
+        }
+        got = run(together, make, gathering, call, slice(start, start + sizes[rank]))
+        for shared in got[:2]:  # DDP averages the encoder's gradient, nobody else's
+            dist.all_reduce(shared)
+            shared /= len(sizes)
+        for which, g, w in zip(("value", "temperature", "encoder"), got, want, strict=True):
+            # The temperature's gradient is one sum of both signs: its rounding is that of its terms.
+            scale = max(w.norm(), want[0].norm()) if which == "temperature" else w.norm()
+            error = ((g - w).norm() / scale).item()
+            assert error <= TOLERANCE[dtype], f"{name}, {which}, {sizes}, {dtype}: off by {error:.1e}"
+
+
+def check_unreduced(sizes: tuple[int, ...], rank: int) -> None:
+    torch.manual_seed(1)
+    z0, z1 = torch.randn(2, sum(sizes), D)
+    start = sum(sizes[:rank])
+    part = slice(start, start + sizes[rank])
+    want = dc.DebiasedNTXentLoss(reduction="none")(z0, z1).view(2, -1)[:, part].flatten()
+    got = dc.DebiasedNTXentLoss(reduction="none", gather_distributed=True)(z0[part], z1[part])
+    torch.testing.assert_close(got, want)
+
+
+def check_errors(world: int, rank: int) -> None:
+    """Bad input on one process stops all of them, with a reason."""
+    loss = dc.DebiasedNTXentLoss(gather_distributed=True)
+    z = torch.randn(3, D)
+    bad = torch.full((3, D), math.nan)
+    expect(
+        loss, (bad if rank == 0 else z, z), "view 0 has NaN" if rank == 0 else "process [0] refused its own"
+    )
+    if world > 1:
+        other = torch.randn(3, D + 1)
+        mine = other if rank == 0 else z
+        expect(loss, (mine, mine), "number of features must be the same on every process")
+    else:
+        expect(loss, (z[:1], z[:1]), "at least 2 inputs")
+
+
+def expect(loss: nn.Module, views: tuple[Tensor, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        loss(*views)
+
+
+def work(rank: int, world: int, rendezvous: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", f"file://{rendezvous}", rank=rank, world_size=world)
+    equal, unequal = (4,) * world, tuple(range(2, 2 + world))[::-1]
+    for dtype in TOLERANCE:
+        compare(equal, rank, dtype)
+        compare(unequal, rank, dtype)
+    if world > 1:
+        compare((1,) * world, rank, torch.float64)  # the unlabeled samples of each are on other processes
+    check_unreduced(unequal, rank)
+    check_errors(world, rank)
+    dist.destroy_process_group()

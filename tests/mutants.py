@@ -1,0 +1,128 @@
+"""Small wrong edits of the package; each must turn the suite red. `make mutants` applies them one by one.
+
+python tests/mutants.py              all of them, after one run of the unchanged copy
+python tests/mutants.py 3 17         these alone
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path("src/debiased_contrastive")
+
+# Quick files first: most mutants fall within seconds.
+SUITE = [
+    "tests/objectives",
+    "tests/modules",
+    "tests/negatives",
+    "tests/kernels/test_tiled.py",
+    "tests/kernels",
+]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One edit: in `path` the text `old`, which stands there exactly once, becomes `new`."""
+
+    path: str
+    old: str
+    new: str
+    what: str
+
+
+MUTANTS = [
+    Mutant("objectives/estimator.py", "torch.where(is_positive, d, 1.0)) - log_tau_minus", "torch.where(is_positive, d, 1.0))", "1/tau_minus dropped"),
+    Mutant("objectives/estimator.py", "- statistics.log_mean_positives - log_tau_plus", "- statistics.log_mean_positives + log_tau_plus", "sign of log tau_plus"),
+    Mutant("objectives/estimator.py", "log_a = statistics.log_mean_unlabeled + log1mexp", "log_a = statistics.log_mean_unlabeled - log1mexp", "sign of the correction"),
+    Mutant("objectives/estimator.py", "floored = ~(is_positive & (log_a > statistics.lower))", "floored = ~is_positive", "floor forgotten while the estimate is positive"),
+    Mutant("objectives/estimator.py", 'log_m if on_floor == "biased" else statistics.lower', "statistics.lower", "no fallback to the biased loss"),
+    Mutant("objectives/estimator.py", "floored & (tau_plus > 0) if", "floored if", "floor where tau_plus is 0"),
+    Mutant("objectives/estimator.py", "torch.where(is_positive, d, 1.0)", "d", "logarithm of a negative number on floored rows"),
+    Mutant("objectives/estimator.py", "CAP_SHARE * largest_tau_plus(statistics)", "largest_tau_plus(statistics)", "cap without its share"),
+    Mutant("objectives/estimator.py", "log_u = statistics.log_mean_unlabeled.detach()", "log_u = statistics.log_mean_unlabeled", "cap not detached"),
+    Mutant("objectives/estimator.py", "+ log1mexp(gap_u) - log1mexp(gap_v)", "+ log1mexp(gap_u)", "largest tau_plus without the floor of the positives"),
+    Mutant("objectives/estimator.py", "/ (1 - tau_plus)\n    x =", "\n    x =", "1/tau_minus dropped in the smooth floor"),
+    Mutant("objectives/estimator.py", "torch.logaddexp(lower, log_m", "torch.maximum(lower, log_m", "smooth floor with a corner"),
+    Mutant("objectives/losses.py", "(n.log() if isinstance(n, Tensor) else math.log(n)) + log_g", "log_g", "g without N"),
+    Mutant("objectives/losses.py", "+ log_g - statistics.positive", "+ log_g + statistics.positive", "sign of the positive"),
+    Mutant("objectives/losses.py", 'losses.mean() if reduction == "mean" else losses.sum()', 'losses.sum() if reduction == "mean" else losses.mean()', "reductions swapped"),
+    Mutant("objectives/statistics.py", "torch.logsumexp(beta * logits, -1) if beta", "count.clamp(min=1).log() if beta", "hard weights not normalised"),
+    Mutant("objectives/statistics.py", "count = (logits != -math.inf).sum(-1)", "count = torch.full_like(logits[..., 0], logits.shape[-1])", "absent samples counted"),
+    Mutant("objectives/statistics.py", "torch.where((count == 0).unsqueeze(-1), 0.0, logits)", "logits", "empty rows unguarded"),
+    Mutant("objectives/exact.py", "math.comb(n, k) * (-tau_plus) ** k", "(-tau_plus) ** k", "binomial coefficient of Eq. 4"),
+    Mutant("objectives/exact.py", "- math.log1p(-tau_plus)", "", "1/tau_minus of Eq. 6"),
+    Mutant("objectives/settings.py", "widest = torch.float32\n", "widest = tensors[0].dtype\n", "half precision inside"),
+    Mutant("kernels/absent.py", "return num_columns - self.block", "return num_columns", "N off by the anchor's own block"),
+    Mutant("kernels/absent.py", "start = max(rows.start + self.offset", "start = max(rows.start", "own rows of other processes"),
+    Mutant("kernels/absent.py", "masked_fill_(~_equal(codes", "masked_fill_(_equal(codes", "mask of known positives inverted"),
+    Mutant("kernels/absent.py", "for codes in self.same:\n            logits.masked_fill_(_equal(codes", "for codes in self.same:\n            logits.masked_fill_(~_equal(codes", "mask of the unbiased oracle inverted"),
+    Mutant("kernels/unlabeled.py", "(1 + beta, beta) if beta", "(1 + beta, 1.0) if beta", "scale of the tilt's weights"),
+    Mutant("kernels/tiled.py", 'yield i, j, not (self.case == "self" and i == j)', "yield i, j, True", "tiles on the diagonal counted twice"),
+    Mutant("kernels/tiled.py", "weights = grad * grad.new_tensor(plan.scales).unsqueeze(1)", "weights = grad.clone()", "scale missing in the gradient"),
+    Mutant("kernels/tiled.py", "out = torch.where(out == -math.inf, math.inf, out)", "out = out + 0", "gradient of an empty sum"),
+    Mutant("kernels/tiled.py", "(weight + of_column[j]).mul_(of_scale)", "weight * of_scale", "gradient without the columns' part"),
+    Mutant("kernels/tiled.py", "torch.float32: 40.0", "torch.float32: 400.0", "exponentials unshifted at low temperature"),
+    Mutant("kernels/tiled.py", "with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):", "with torch.no_grad():", "autocast in the backward"),
+    Mutant("kernels/tiled.py", "(weight + of_column[j]).mul_(of_scale)", "of_scale.mul_(weight + of_column[j])", "kept tile spoilt by the first backward"),
+    Mutant("kernels/gather.py", "        dist.all_reduce(grad)\n", "", "gradients of other processes dropped"),
+    Mutant("kernels/gather.py", "len(self.sizes) * self.sizes[self.rank] / self.total", "1.0", "unequal batches unweighted"),
+    Mutant("kernels/gather.py", "ctx.start, ctx.stop = share.offset * group, share.offset * group", "ctx.start, ctx.stop = 0, 0", "gradient slice of the first process"),
+    Mutant("modules/nt_xent.py", "float(len(columns) - 2)", "float(len(columns) - 1)", "N off by one"),
+    Mutant("modules/nt_xent.py", "itself = torch.eye(2, num_views", "itself = torch.zeros(2, num_views", "the anchor among its own positives"),
+    Mutant("modules/nt_xent.py", "(z if z.shape[1] == 2 else z[:, :2])", "z[:, -2:]", "the wrong views as anchors"),
+    Mutant("modules/nt_xent.py", "found = (of_anchor >= 0) & torch.as_tensor(count > 0)", "found = torch.as_tensor(count > 0)", "unknown labels match each other"),
+    Mutant("modules/nt_xent.py", "tau_plus = 0.0 if labels is not None else", "tau_plus =", "oracle debiased once more"),
+    Mutant("modules/nt_xent.py", "losses.view(-1, 2).T.flatten()", "losses", "order of the unreduced losses"),
+    Mutant("modules/info_nce.py", "present = existing.present(", "present = unlabeled.present(", "the oracle's weight without the left-out samples"),
+    Mutant("modules/info_nce.py", "torch.cat([mean, positive])", "torch.cat([mean, mean])", "extra keys in the other direction"),
+    Mutant("modules/info_nce.py", "over(key, queries)", "over(key, keys)", "symmetric loss among keys, across processes"),
+    Mutant("modules/info_nce.py", "return own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)", "return own, of_columns", "unknown ids match each other"),
+    Mutant("modules/objective.py", "torch.as_tensor(-1 / temperature,", "torch.as_tensor(-1.0,", "floor without the temperature"),
+    Mutant("modules/objective.py", 'share.weight if self.reduction == "mean" else len(share.sizes)', "share.weight", "sum over processes"),
+    Mutant("modules/inputs.py", "z = z / largest", "largest = torch.ones_like(largest)", "squares of large embeddings overflow"),
+    Mutant("modules/inputs.py", "torch.addcmul(grad, result, radial, value=-1).div_(norm)", "grad / norm", "normalisation without its projection"),
+    Mutant("negatives/queue.py", "self._pointer = (self._pointer + len(keys)) % self.size", "self._pointer = self._pointer", "the queue does not move on"),
+    Mutant("negatives/queue.py", "return torch.tensor([self._pointer, self._count])", "return torch.tensor([0, self._count])", "the queue's place lost on resume"),
+    Mutant("negatives/queue.py", "keys[-self.size :], ids[-self.size :]", "keys[: self.size], ids[: self.size]", "the oldest of a large batch kept"),
+]  # fmt: skip
+
+
+def is_red(copy: Path) -> bool:
+    """Whether the suite fails on the package in `copy`."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", *SUITE]
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "DEBIASED_MUTANT": str(copy)}
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode not in (0, 1):
+        raise RuntimeError(f"the suite did not run:\n{run.stdout}\n{run.stderr}")
+    return run.returncode == 1
+
+
+def main() -> int:
+    chosen = [int(number) for number in sys.argv[1:]] or list(range(len(MUTANTS)))
+    survivors = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        shutil.copytree(ROOT / "src", copy / "src")
+        if len(sys.argv) == 1 and is_red(copy):
+            print("the unchanged package fails its own suite")
+            return 2
+        for number in chosen:
+            mutant = MUTANTS[number]
+            file = copy / PACKAGE / mutant.path
+            original = file.read_text()
+            file.write_text(original.replace(mutant.old, mutant.new))
+            red = is_red(copy)
+            file.write_text(original)
+            print(f"{number:2} {'caught  ' if red else 'SURVIVED'} {mutant.path}: {mutant.what}", flush=True)
+            survivors += [] if red else [number]
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants caught")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
