@@ -44,4 +44,4 @@ def test_peak_memory_is_a_few_embeddings_and_a_tile() -> None:
     assert len(peaks) == 5
     for name, peak in peaks.items():
         # Embeddings are 3 MiB; some copies of them, their gradients and a few tiles.
-        assert 5 < peak < MATRIX_MIB / 3, f"{name}: {peak:.0f} MiB"
+        assert 5 < peak < MATRIX_MIB / 2, f"{name}: {peak:.0f} MiB"

@@ -10,7 +10,7 @@ from torch import Tensor
 Codes = tuple[Tensor, Tensor]
 """One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
 
-_COUNT_TILE = 1024
+_COUNT_TILE = 512
 
 
 def tiles(length: int, size: int) -> Iterator[slice]:
