@@ -3,7 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
 
-.PHONY: demo test check mutants bench clean
+# Sizes for `make bench` and numbers for `make mutants`; empty means all.
+BENCH ?=
+MUTANTS ?=
+
+.PHONY: demo test check mutants bench package clean
 
 demo: .venv/core
 	$(BIN)/python examples/false_negatives.py
@@ -18,13 +22,20 @@ check: .venv/test .venv/check
 	$(MAKE) test
 
 mutants: .venv/test
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 bench: .venv/core .venv/bench
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks.run $(BENCH)
+
+# What a user's `pip install` brings: the built package alone, typed, importable beside torch.
+package: .venv/core
+	rm -rf build/package
+	$(PIP) --no-deps --target build/package .
+	test -f build/package/debiased_contrastive/py.typed
+	cd build && PYTHONPATH=package ../$(BIN)/python -c "import debiased_contrastive as dc; assert 'package' in dc.__file__"
 
 clean:
-	rm -rf .venv
+	rm -rf .venv build
 
 # torch goes in first and pinned: asked for by another package it would pull the GPU build.
 .venv/core: pyproject.toml constraints.txt

@@ -1,0 +1,140 @@
+"""The project keeps its own rules: imports, documents, examples, mutants, quoted results."""
+
+import ast
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.table import markdown
+from tests.mutants import MUTANTS, PACKAGE
+
+ROOT = Path(__file__).parents[1]
+NAME = "debiased_contrastive"
+ROOMS = {
+    "objectives": {"objectives"},
+    "kernels": {"objectives", "kernels"},
+    "negatives": {"objectives", "kernels", "negatives"},
+    "modules": {"objectives", "kernels", "negatives", "modules"},
+}
+
+
+def imports(file: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            names.add(node.module or "")
+    return names
+
+
+def test_imports_follow_the_way_of_the_data() -> None:
+    files = list((ROOT / PACKAGE).rglob("*.py"))
+    assert len(files) > 15
+    for file in files:
+        room = file.relative_to(ROOT / PACKAGE).parts[0]
+        for name in imports(file):
+            top, *rest = name.split(".")
+            if top == NAME and room in ROOMS:
+                assert rest, f"{file} imports the package from inside"
+                assert rest[0] in ROOMS[room], f"{room}/ must not import {rest[0]}/: {file}"
+            elif top != NAME:
+                assert top in {"torch", *sys.stdlib_module_names}, f"{file} imports {top}"
+
+
+def test_the_import_brings_nothing_but_torch() -> None:
+    script = (
+        f"import torch, sys; before = set(sys.modules); import {NAME}; "
+        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(run.stdout.split()) <= {NAME, "torch", *sys.stdlib_module_names}
+
+
+def test_every_symbol_and_test_of_the_paper_map_exists() -> None:
+    rows = re.findall(
+        r"^\|.*\| `([\w.]+)` \| `([\w/.]+)::(\w+)` \|$", (ROOT / "docs/paper-map.md").read_text(), re.M
+    )
+    table = [line for line in (ROOT / "docs/paper-map.md").read_text().splitlines() if line.startswith("|")]
+    assert len(rows) == len(table) - 2 >= 20
+    for symbol, file, test in rows:
+        module, name = symbol.rsplit(".", 1)
+        assert hasattr(importlib.import_module(module), name), symbol
+        assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.M), f"{file}::{test}"
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_python_in_the_readme_runs(number: int) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    assert len(blocks) == 2
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", blocks[number]], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+def test_the_simclr_example_of_the_readme_is_about_ten_lines() -> None:
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
+    assert len([line for line in block.splitlines() if line.strip()]) <= 12
+
+
+def test_links_and_commands_in_the_documents_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        text = document.read_text()
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", text):
+            assert (document.parent / link).exists(), f"{document.name}: {link}"
+        for command in re.findall(r"\bmake ([a-z]+)\b(?=[`\s]*(?:#|`|\n|$))", text):
+            assert command in targets, f"{document.name}: make {command}"
+
+
+def test_the_public_face_is_the_documented_one() -> None:
+    package = importlib.import_module(NAME)
+    for name in (
+        "contrastive_loss", "decoupled_loss", "inclusion_exclusion_loss", "asymptotic_loss",
+        "DebiasedNTXentLoss", "DebiasedInfoNCELoss", "NegativeQueue", "Diagnostics",
+    ):  # fmt: skip
+        assert getattr(package, name).__doc__
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
+    assert version is not None
+    assert version[1] == package.__version__
+    assert f"## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()
+    assert "### Numbers changed" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_mutant_changes_one_place() -> None:
+    assert len(MUTANTS) >= 20
+    for mutant in MUTANTS:
+        text = (ROOT / PACKAGE / mutant.path).read_text()
+        assert text.count(mutant.old) == 1, f"{mutant.path}: {mutant.old!r}"
+        assert mutant.old != mutant.new
+        ast.parse(text.replace(mutant.old, mutant.new))
+
+
+def test_the_quoted_results_are_the_committed_ones() -> None:
+    results = json.loads((ROOT / "results/benchmarks.json").read_text())
+    assert markdown(results) in (ROOT / "docs/benchmarks.md").read_text()
+    assert (ROOT / "results/false_negatives.txt").read_text() in (ROOT / "README.md").read_text()
+
+
+def test_the_example_runs_and_refuses_nonsense() -> None:
+    command = [sys.executable, "examples/false_negatives.py", "--seeds", "1"]
+    run = subprocess.run(
+        [*command, "--steps", "2", "--batch", "16"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert [line.split()[0] for line in run.stdout.splitlines()[2:]] == [
+        "biased",
+        "debiased",
+        "half",
+        "unbiased",
+    ]
+    run = subprocess.run([*command, "--steps", "0"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "at least 1" in run.stderr
