@@ -80,9 +80,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if min(arguments.steps, arguments.seeds) < 1 or arguments.batch < 2:
         parser.error("steps and seeds must be at least 1, batch at least 2")
-    print(
-        f"{2 * (arguments.batch - 1)} unlabeled samples per anchor, one in {CLASSES} of them a false negative"
-    )
+    print(f"{2 * (arguments.batch - 1)} unlabeled samples per anchor, one in {CLASSES} of them a false negative")
     print(f"{'objective':<10} {'accuracy by seed, %':<24} {'mean':>6}   on the floor   largest safe tau_plus")
     for objective in ("biased", "debiased", "half known", "unbiased"):
         runs = [run(objective, arguments.steps, arguments.batch, seed) for seed in range(arguments.seeds)]

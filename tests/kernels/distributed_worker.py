@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import debiased_contrastive as dc
 
-D = 6
+D, T = 6, 0.3
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 
 Call = Callable[[nn.Module, nn.Module, slice], Tensor]
@@ -70,7 +70,7 @@ def run(
 ) -> list[Tensor]:
     """Value, and the gradients of encoder and temperature."""
     dtype = next(encoder.parameters()).dtype
-    temperature = nn.Parameter(torch.tensor(0.3, dtype=dtype))
+    temperature = nn.Parameter(torch.tensor(T, dtype=dtype))
     encoder.zero_grad()
     value = call(make(**{"temperature": temperature, "tau_plus": 0.05, **settings}), encoder, part)
     value.backward()
@@ -96,8 +96,9 @@ def compare(sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
             dist.all_reduce(shared)
             shared /= len(sizes)
         for which, g, w in zip(("value", "temperature", "encoder"), got, want, strict=True):
-            # The temperature's gradient is one sum of both signs: its rounding is that of its terms.
-            scale = max(w.norm(), want[0].norm()) if which == "temperature" else w.norm()
+            # The temperature's gradient is one sum of terms of both signs and of size 1 / t^2 times the
+            # loss: its rounding is theirs.
+            scale = max(w.norm(), want[0].norm() / T**2) if which == "temperature" else w.norm()
             error = ((g - w).norm() / scale).item()
             assert error <= TOLERANCE[dtype], f"{name}, {which}, {sizes}, {dtype}: off by {error:.1e}"
 
@@ -117,10 +118,15 @@ def check_errors(world: int, rank: int) -> None:
     loss = dc.DebiasedNTXentLoss(gather_distributed=True)
     z = torch.randn(3, D)
     bad = torch.full((3, D), math.nan)
-    expect(
-        loss, (bad if rank == 0 else z, z), "view 0 has NaN" if rank == 0 else "process [0] refused its own"
-    )
+    expect(loss, (bad if rank == 0 else z, z), "view 0 has NaN" if rank == 0 else "process [0] refused its own")
+    expect(loss, (z, z), "tau_plus must lie" if rank == 0 else "process [0] refused its own", tau_plus=0.1 if rank else 1.0)
+    expect(loss, (0 if rank == 0 else z, z), "must be a torch.Tensor" if rank == 0 else "process [0] refused")
     if world > 1:
+        mine = z.double() if rank == 0 else z
+        expect(loss, (mine, mine), "bytes of the working dtype must be the same on every process")
+        mine = z.clone().requires_grad_(rank == 0)
+        expect(loss, (mine, mine), "need of a gradient must be the same on every process")
+        check_second_derivative(z)
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z
         expect(loss, (mine, mine), "number of features must be the same on every process")
@@ -128,9 +134,17 @@ def check_errors(world: int, rank: int) -> None:
         expect(loss, (z[:1], z[:1]), "at least 2 inputs")
 
 
-def expect(loss: nn.Module, views: tuple[Tensor, ...], message: str) -> None:
+def check_second_derivative(z: Tensor) -> None:
+    z = z.clone().requires_grad_()
+    value = dc.DebiasedNTXentLoss(gather_distributed=True, kernel="dense")(z, z.flip(0))
+    (gradient,) = torch.autograd.grad(value, z, create_graph=True)
+    with pytest.raises(RuntimeError, match="gather_distributed=True has first derivatives only"):
+        gradient.square().sum().backward()
+
+
+def expect(loss: nn.Module, views: tuple[Any, ...], message: str, **rest: Any) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
-        loss(*views)
+        loss(*views, **rest)
 
 
 def work(rank: int, world: int, rendezvous: str) -> None:

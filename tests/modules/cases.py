@@ -86,9 +86,7 @@ def cases(b: int = 7, d: int = 5) -> Iterator[Case]:
 
     def info_nce(name: str, inputs: tuple[Tensor, ...] = pair, **rest: Any) -> Case:
         settings = rest.pop("settings", {})
-        return Case(
-            f"info_nce {name}", dc.DebiasedInfoNCELoss, base | settings, inputs, _infonce_call(**rest)
-        )
+        return Case(f"info_nce {name}", dc.DebiasedInfoNCELoss, base | settings, inputs, _infonce_call(**rest))
 
     yield info_nce("batch")
     yield info_nce("symmetric", settings={"symmetric": True})
@@ -110,9 +108,7 @@ def cases(b: int = 7, d: int = 5) -> Iterator[Case]:
     yield info_nce("bank", (*pair, bank), names=("negatives",))
     yield info_nce("raw bank", (*pair, bank), names=("negatives",), settings={"normalize": False})
     yield info_nce("extra keys", (*pair, extra), names=("extra_keys",))
-    yield info_nce(
-        "symmetric, extra keys", (*pair, extra), names=("extra_keys",), settings={"symmetric": True}
-    )
+    yield info_nce("symmetric, extra keys", (*pair, extra), names=("extra_keys",), settings={"symmetric": True})
     yield info_nce(
         "bank, extra keys, ids",
         (*pair, bank, extra),

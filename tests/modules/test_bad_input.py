@@ -45,16 +45,19 @@ def test_settings_fail_when_the_loss_is_made(loss: Any, settings: dict[str, Any]
         ((Z[0], Z[0]), {}, r"view 0 must have shape \(b, d\); got \(3,\)"),
         ((Z[:1], Z[:1]), {}, "at least 2 inputs, since the others are the unlabeled samples; got 1"),
         ((Z.long(), Z), {}, "view 0 must be floating-point; got torch.int64"),
+        ((Z.numpy(), Z), {}, "view 0 must be a torch.Tensor; got ndarray"),
+        ((Z, Z), {"labels": [0, 1, 0, 1]}, "labels must be a torch.Tensor; got list"),
+        ((Z, Z), {"labels": LABELS > 0}, "labels must be integers; got torch.bool"),
+        ((Z, Z), {"temperature": "0.5"}, "temperature must be a float or a tensor; got '0.5'"),
         ((Z, NAN), {}, "view 1 has NaN or inf in 2 of 4 rows"),
         ((Z / 0, Z), {}, "view 0 has NaN or inf in 4 of 4 rows"),
         ((Z, Z.to("meta")), {}, "view 0 is on cpu, view 1 on meta"),
         ((Z, Z), {"labels": LABELS[:3]}, r"labels must have shape \(4,\), one for each sample; got \(3,\)"),
         ((Z, Z), {"labels": LABELS.float()}, "labels must be integers; got torch.float32"),
-        ((Z, Z), {"labels": LABELS - 1}, "labels must be >= 0; got -1: give partly known labels as positive_labels"),
-        ((Z, Z), {"labels": 0 * LABELS}, "labels must leave every anchor at least one true negative; got 8 of 8 anchors"),
-        ((Z, Z), {"positive_labels": LABELS - 2}, "positive_labels must be >= -1; got -2"),
-        ((Z, Z), {"labels": LABELS, "positive_labels": LABELS}, "not both"),
-        ((Z, Z), {"tau_plus": torch.full((8,), 0.1)}, r"one value per anchor, shape \(4,\); got shape \(8,\)"),
+        ((Z, Z), {"labels": LABELS - 1}, "labels must be >= 0; got -1: the oracle needs every label"),
+        ((Z, Z), {"labels": 0 * LABELS}, "labels must leave every anchor at least one unlabeled sample; got 8 of 8 anchors"),
+        ((Z, Z), {"labels": LABELS, "positive_labels": LABELS}, "exclude each other; got both: pass one"),
+        ((Z, Z), {"tau_plus": torch.full((8,), 0.1)}, r"shape \(b,\) = \(4,\); got shape \(8,\)"),
         ((Z, Z), {"tau_plus": 1.0}, r"tau_plus must lie in \[0, 1\); got 1.0"),
         ((Z, Z), {"temperature": 0.0}, "temperature must be positive"),
     ],
@@ -74,15 +77,16 @@ def test_nt_xent(views: tuple[torch.Tensor, ...], rest: dict[str, Any], message:
         ((Z, Z, Z[:, :2]), {}, "query has shape .4, 3., negatives .4, 2."),
         ((Z, Z, Z.expand(3, 4, 3)), {}, r"negatives must have shape \(4, k, d\); got \(3, 4, 3\)"),
         ((Z, Z, Z[0]), {}, r"negatives must have shape \(k, d\); got \(3,\)"),
+        ((Z, Z, dc.NegativeQueue(4, 3)), {}, "negatives must be a torch.Tensor.*pass queue.embeddings"),
         ((Z, Z, NAN), {}, "negatives has NaN or inf in 2 of 4 rows"),
         ((Z, NAN), {}, "key has NaN or inf in 2 of 4 rows"),
-        ((Z, Z), {"extra_keys": Z}, r"extra_keys must have shape \(4, m, 3\); got \(4, 3\)"),
+        ((Z, Z), {"extra_keys": Z}, r"extra_keys must have shape \(4, m - 1, 3\); got \(4, 3\)"),
         ((Z, Z), {"labels": LABELS[:2]}, r"labels must have shape \(4,\)"),
-        ((Z, Z), {"labels": 0 * LABELS}, "labels must leave every anchor at least one true negative; got 4 of 4 anchors"),
+        ((Z, Z), {"labels": 0 * LABELS}, "labels and ids must leave every anchor at least one unlabeled sample; got 4 of 4 anchors"),
         ((Z, Z, Z), {"labels": LABELS}, "negative_labels must be given exactly when both labels and negatives are"),
         ((Z, Z), {"negative_labels": LABELS}, "negative_labels must be given exactly when"),
         ((Z, Z, Z), {"labels": LABELS, "negative_labels": LABELS[:2]}, r"negative_labels must have shape \(4,\)"),
-        ((Z, Z), {"ids": 0 * LABELS}, "ids must leave every anchor at least one true negative"),
+        ((Z, Z), {"ids": 0 * LABELS}, "labels and ids must leave every anchor at least one unlabeled sample"),
     ],
 )  # fmt: skip
 def test_info_nce(inputs: tuple[torch.Tensor, ...], rest: dict[str, Any], message: str) -> None:
@@ -91,8 +95,22 @@ def test_info_nce(inputs: tuple[torch.Tensor, ...], rest: dict[str, Any], messag
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kernel", ["dense", "tiled"])
+def test_products_that_overflow_are_named(kernel: Any) -> None:
+    with pytest.raises(ValueError, match="products of these embeddings, divided by the temperature, overflow"):
+        dc.DebiasedNTXentLoss(normalize=False, kernel=kernel)(Z * 1e25, Z * 1e25)
+    with pytest.raises(ValueError, match="overflow"):
+        dc.DebiasedInfoNCELoss(temperature=1e-40, kernel=kernel)(Z, Z)
+
+
+def test_one_key_is_enough() -> None:
+    query, key = torch.eye(3), torch.eye(3)
+    loss = dc.DebiasedInfoNCELoss(0.5)
+    torch.testing.assert_close(loss(query, key, extra_keys=torch.zeros(3, 0, 3)), loss(query, key))
+
+
 def test_symmetric_takes_no_negatives() -> None:
-    with pytest.raises(ValueError, match="takes no negatives"):
+    with pytest.raises(ValueError, match="got negatives: pass negatives=None"):
         dc.DebiasedInfoNCELoss(symmetric=True)(Z, Z, Z)
 
 

@@ -75,6 +75,8 @@ def test_nt_xent_with_labels_per_input_tau_and_known_positives(kernel: Kernel) -
     taus = torch.linspace(0, 0.4, 7, dtype=torch.float64)
     loss = dc.DebiasedNTXentLoss(0.3, 0.2, kernel=kernel, reduction="none")
     check(loss(*z, labels=labels), batches.nt_xent(lists(*z), 0.3, [0.2] * 7, labels=labels.tolist()))
+    hard = dc.DebiasedNTXentLoss(0.3, 0.2, beta=0.8, kernel=kernel, reduction="none")
+    check(hard(*z, labels=labels), batches.nt_xent(lists(*z), 0.3, [0.2] * 7, beta=0.8, labels=labels.tolist()))
     check(loss(*z, tau_plus=taus), batches.nt_xent(lists(*z), 0.3, taus.tolist()))
     want = batches.nt_xent(lists(*z), 0.3, [0.2] * 7, positive_labels=known.tolist())
     check(loss(*z, positive_labels=known), want)
@@ -149,9 +151,7 @@ def test_info_nce_with_labels_and_ids(kernel: Kernel) -> None:
         got = loss(query, key, negatives, ids=ids, negative_ids=of_ids)
         check(got, batches.info_nce(q, k, 0.2, tau, **reference))
         reference |= {"labels": labels.tolist(), "negative_labels": of_labels.expand(rows.shape[:2]).tolist()}
-        got = loss(
-            query, key, negatives, ids=ids, negative_ids=of_ids, labels=labels, negative_labels=of_labels
-        )
+        got = loss(query, key, negatives, ids=ids, negative_ids=of_ids, labels=labels, negative_labels=of_labels)
         check(got, batches.info_nce(q, k, 0.2, tau, **reference))
 
 
@@ -188,9 +188,7 @@ def test_without_tau_plus_they_are_cross_entropies() -> None:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("seed", range(5))
-def test_known_positives_of_all_with_their_own_share_are_the_unbiased_oracle(
-    kernel: Kernel, seed: int
-) -> None:
+def test_known_positives_of_all_with_their_own_share_are_the_unbiased_oracle(kernel: Kernel, seed: int) -> None:
     z = views(12, 4, 2, seed=seed)
     labels = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 3])  # the last has nobody
     share = (labels[:, None] == labels).sum(1) - 1
@@ -232,9 +230,7 @@ def test_half_precision_embeddings_lose_only_their_own_rounding(
         assert (g.double() - w).norm() < 1e-2 * w.norm()
 
 
-@pytest.mark.parametrize(
-    ("temperature", "tau_plus"), [(0.5, 0.1), (0.1, 0.002), (0.07, 0.002), (0.07, 0.0005)]
-)
+@pytest.mark.parametrize(("temperature", "tau_plus"), [(0.5, 0.1), (0.1, 0.002), (0.07, 0.002), (0.07, 0.0005)])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_float32_is_accurate_at_low_temperature(kernel: Kernel, temperature: float, tau_plus: float) -> None:
     exact = [view.detach().requires_grad_() for view in views(128, 64, 2)]

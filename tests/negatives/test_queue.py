@@ -70,6 +70,14 @@ def test_resume_continues_bit_for_bit() -> None:
     assert copy.deepcopy(second).ids.tolist() == second.ids.tolist()
 
 
+def test_a_state_of_another_size_is_refused_and_changes_nothing() -> None:
+    large, small = dc.NegativeQueue(16, 3), dc.NegativeQueue(8, 3)
+    large.enqueue(torch.randn(12, 3))
+    with pytest.raises((ValueError, RuntimeError), match=r"does not fit a queue of 8|size mismatch"):
+        small.load_state_dict(large.state_dict())
+    assert len(small) == 0
+
+
 def test_an_own_stale_copy_is_left_out() -> None:
     queue = dc.NegativeQueue(4, 2)
     key = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
@@ -87,7 +95,7 @@ def test_keys_are_detached_cast_and_checked() -> None:
     assert queue.embeddings.dtype == torch.float32
     assert not queue.embeddings.requires_grad
     for keys, ids, message in (
-        (torch.randn(3, 5), None, r"shape \(b, 2\); got torch.float32 \(3, 5\)"),
+        (torch.randn(3, 5), None, r"shape \(b, 2\).*got torch.float32 \(3, 5\)"),
         (torch.ones(3, 2, dtype=torch.int64), None, "must be floating-point"),
         (torch.full((3, 2), torch.nan), None, "NaN or inf in 3 of 3 rows"),
         (torch.randn(3, 2), torch.arange(2), r"one for each of the 3 keys; got torch.int64 \(2,\)"),
@@ -95,5 +103,7 @@ def test_keys_are_detached_cast_and_checked() -> None:
         with pytest.raises(ValueError, match=message):
             queue.enqueue(keys, ids)
     assert len(queue) == 3
+    with pytest.raises(ValueError, match=r"finite in torch.float16.*the queue needs a wider dtype"):
+        dc.NegativeQueue(4, 2, dtype=torch.float16).enqueue(torch.full((1, 2), 1e6))
     with pytest.raises(ValueError, match="at least 1; got size=0"):
         dc.NegativeQueue(0, 3)

@@ -19,8 +19,10 @@ POSITIVE, UNLABELED = torch.zeros(3), torch.zeros(3, 4)
         ((POSITIVE, UNLABELED), {"tau_plus": -0.1}, r"got -0.1"),
         ((POSITIVE, UNLABELED), {"tau_plus": math.nan}, "got nan"),
         ((POSITIVE, UNLABELED), {"tau_plus": torch.tensor([0.1, 2.0, 0.1])}, "got 1 of 3 outside"),
-        ((POSITIVE, UNLABELED), {"tau_plus": torch.tensor([0.1, 0.2])}, r"shape \(3,\); got shape \(2,\)"),
+        ((POSITIVE, UNLABELED), {"tau_plus": torch.tensor([0.1, 0.2])}, r"shape \(a,\) = \(3,\); got shape \(2,\)"),
         ((POSITIVE, UNLABELED), {"tau_plus": torch.tensor([0, 0, 0])}, "floating-point tensor"),
+        ((POSITIVE, UNLABELED), {"tau_plus": None}, "got None"),
+        (([0.0], UNLABELED), {}, "positive must be a torch.Tensor; got list"),
         ((POSITIVE, UNLABELED), {"on_floor": "soft"}, "'clamp', 'biased', 'smooth', 'cap_tau'; got 'soft'"),
         ((POSITIVE, UNLABELED), {"reduction": "max"}, "'mean', 'sum', 'none'; got 'max'"),
         ((POSITIVE, UNLABELED), {"beta": -1.0}, "beta must be a finite number >= 0"),
@@ -58,3 +60,4 @@ def test_decoupled_loss_needs_a_floor_and_a_sample() -> None:
     with pytest.raises(ValueError, match="at least one unlabeled sample"):
         dc.decoupled_loss(POSITIVE, UNLABELED - math.inf)
     assert dc.decoupled_loss(POSITIVE, UNLABELED, tau_plus=0.1, on_floor="biased").isfinite()
+    assert dc.decoupled_loss(POSITIVE, UNLABELED, tau_plus=torch.zeros(3)).isfinite()

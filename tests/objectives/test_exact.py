@@ -104,11 +104,30 @@ def test_eq_8_tends_to_eq_6_as_n_and_m_grow() -> None:
     assert (biased - limit).item() > 0.3  # what not debiasing would leave, at any N
 
 
+def test_eq_4_keeps_its_digits_in_float32() -> None:
+    """All logits equal: the loss is log(1 + N) however the samples are drawn."""
+    zeros = torch.zeros(1, 14)
+    got = dc.inclusion_exclusion_loss(zeros[:, 0], zeros, zeros, tau_plus=0.5)
+    assert got.dtype == torch.float32
+    assert got.item() == pytest.approx(math.log(15), rel=1e-3)
+
+
 def test_eq_4_and_eq_6_refuse_what_they_cannot_do() -> None:
-    one, many = torch.zeros(1), torch.zeros(1, 21)
-    with pytest.raises(ValueError, match="N <= 20; got 21"):
-        dc.inclusion_exclusion_loss(one, many, many, tau_plus=0.1)
+    one, many = torch.zeros(1), torch.zeros(1, 51)
+    with pytest.raises(ValueError, match=r"no digits left; got N = 51, 2e\+24"):
+        dc.inclusion_exclusion_loss(one, many, many, tau_plus=0.5)
     with pytest.raises(ValueError, match="as many positives as unlabeled"):
         dc.inclusion_exclusion_loss(one, torch.zeros(1, 3), torch.zeros(1, 2), tau_plus=0.1)
+    with pytest.raises(ValueError, match="must be finite; got NaN or inf"):
+        dc.inclusion_exclusion_loss(one / 0, torch.zeros(1, 3), torch.zeros(1, 3), tau_plus=0.1)
     with pytest.raises(ValueError, match="1 anchors where it fails"):
         dc.asymptotic_loss(one, one, one + 3, tau_plus=0.5, num_negatives=4)
+    with pytest.raises(ValueError, match="must be positive and finite; got 0"):
+        dc.asymptotic_loss(one, one, one, tau_plus=0.1, num_negatives=0)
+    with pytest.raises(ValueError, match="must be a float here; got a tensor"):
+        dc.asymptotic_loss(one, one, one, tau_plus=one, num_negatives=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"same shape \(a,\)"):
+        dc.asymptotic_loss(one, one, torch.zeros(2), tau_plus=0.1, num_negatives=1)
+    assert (
+        dc.asymptotic_loss(one.half(), one.half(), one.half(), tau_plus=0.1, num_negatives=1).dtype == torch.float32
+    )

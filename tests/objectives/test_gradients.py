@@ -76,9 +76,7 @@ def test_closed_form_of_the_gradient_off_the_floor() -> None:
     share = tau * mean_v / mean_u
     torch.testing.assert_close(d_positive, -sigma)
     torch.testing.assert_close(d_unlabeled, (sigma / (1 - share)).unsqueeze(1) * unlabeled.softmax(1))
-    torch.testing.assert_close(
-        d_positives, -(sigma * share / (1 - share)).unsqueeze(1) * positives.softmax(1)
-    )
+    torch.testing.assert_close(d_positives, -(sigma * share / (1 - share)).unsqueeze(1) * positives.softmax(1))
     total = d_positive + d_unlabeled.sum(1) + d_positives.sum(1)
     torch.testing.assert_close(total, torch.zeros(5, dtype=torch.float64))
 
@@ -110,9 +108,7 @@ def test_a_floor_that_depends_on_the_temperature_passes_its_gradient() -> None:
 @pytest.mark.parametrize("tau_plus", [0.0, 0.01, 0.1, 0.99])
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_extreme_logits_stay_finite(
-    dtype: torch.dtype, beta: float, tau_plus: float, on_floor: OnFloor
-) -> None:
+def test_extreme_logits_stay_finite(dtype: torch.dtype, beta: float, tau_plus: float, on_floor: OnFloor) -> None:
     """Logits of +-500, no floor or a floor far away, N = 1, equal logits, everything on the floor."""
     rows = torch.tensor([[500, -500, -500], [-500, 500, 500], [500, 500, -500], [0, 0, 0], [500, 499, 500]])
     for lower in (-math.inf, -500.0, 0.0):

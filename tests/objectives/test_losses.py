@@ -40,9 +40,7 @@ def problems(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def tensors(problem: dict[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
-    p, u, v = (
-        torch.tensor(problem[key], dtype=torch.float64) for key in ("positive", "unlabeled", "positives")
-    )
+    p, u, v = (torch.tensor(problem[key], dtype=torch.float64) for key in ("positive", "unlabeled", "positives"))
     return p, u, v
 
 
@@ -114,9 +112,7 @@ def test_order_and_duplication_of_the_samples_do_not_matter(problem: dict[str, A
     settings = {"tau_plus": problem["tau_plus"], "lower": problem["lower"], "beta": problem["beta"]}
     order = torch.randperm(unlabeled.shape[1], generator=torch.Generator().manual_seed(seed))
     loss = dc.contrastive_loss(positive, unlabeled, positives, **settings, reduction="none")
-    permuted = dc.contrastive_loss(
-        positive, unlabeled[:, order], positives.flip(1), **settings, reduction="none"
-    )
+    permuted = dc.contrastive_loss(positive, unlabeled[:, order], positives.flip(1), **settings, reduction="none")
     torch.testing.assert_close(permuted, loss, rtol=1e-11, atol=1e-11)
     twice = dc.contrastive_loss(
         positive, unlabeled.repeat(1, 2), positives.repeat(1, 3), **settings, reduction="none"
@@ -158,9 +154,7 @@ def test_absent_samples_do_not_count(problem: dict[str, Any], seed: int) -> None
         order = torch.randperm(logits.shape[1] + 3, generator=torch.Generator().manual_seed(seed))
         return torch.cat([logits, gaps], 1)[:, order]
 
-    padded = dc.contrastive_loss(
-        positive, with_gaps(unlabeled), with_gaps(positives), **settings, reduction="none"
-    )
+    padded = dc.contrastive_loss(positive, with_gaps(unlabeled), with_gaps(positives), **settings, reduction="none")
     torch.testing.assert_close(padded, loss, rtol=1e-11, atol=1e-11)
 
 
@@ -212,9 +206,7 @@ def test_largest_tau_plus_is_where_the_estimate_meets_the_floor(problem: dict[st
     for k, (u, v) in enumerate(zip(problem["unlabeled"], problem["positives"], strict=True)):
         mean_u, mean_v = equations.tilted_mean_exp(u, beta), equations.mean_exp(v)
         assume(abs(mean_u - mean_v) > 1e-6 * mean_u)
-        assert got[k].item() == pytest.approx(
-            equations.largest_tau_plus(u, v, lower, beta), rel=1e-6, abs=1e-9
-        )
+        assert got[k].item() == pytest.approx(equations.largest_tau_plus(u, v, lower, beta), rel=1e-6, abs=1e-9)
 
 
 def test_the_published_formula_for_one_positive() -> None:

@@ -41,7 +41,7 @@ def nt_xent(
             positives = [s(views[w][i]) for w in range(len(views)) if w != k]
             if labels is not None:
                 true = [s(views[w][j]) for w in (0, 1) for j in range(b) if labels[j] != labels[i]]
-                losses.append(unbiased(positive, true, q=len(unlabeled)))
+                losses.append(unbiased(positive, true, q=len(unlabeled), beta=beta))
                 continue
             if positive_labels is not None and positive_labels[i] >= 0:
                 same = [
@@ -78,9 +78,7 @@ def info_nce(
     for i in range(b):
         candidates: list[tuple[Vector, int, int]] = []
         if negatives is None:
-            candidates += [
-                (key[j], labels[j] if labels else 0, ids[j] if ids else -1) for j in range(b) if j != i
-            ]
+            candidates += [(key[j], labels[j] if labels else 0, ids[j] if ids else -1) for j in range(b) if j != i]
         else:
             for j, vector in enumerate(negatives[i]):
                 label = negative_labels[i][j] if negative_labels else 0
@@ -93,10 +91,8 @@ def info_nce(
         if extra_keys is not None:
             positives += [similarity(query[i], v, temperature, normalize) for v in extra_keys[i]]
         if labels is not None:
-            true = [
-                similarity(query[i], c[0], temperature, normalize) for c in candidates if c[1] != labels[i]
-            ]
-            losses.append(unbiased(positive, true, q=len(unlabeled)))
+            true = [similarity(query[i], c[0], temperature, normalize) for c in candidates if c[1] != labels[i]]
+            losses.append(unbiased(positive, true, q=len(unlabeled), beta=beta))
         elif tau_plus[i] == 0 and beta == 0:
             losses.append(biased(positive, unlabeled))
         else:

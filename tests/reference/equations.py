@@ -33,12 +33,9 @@ def biased(positive: float, unlabeled: Row) -> float:
     return -math.log(math.exp(positive) / denominator)
 
 
-def unbiased(positive: float, negatives: Row, q: float) -> float:
+def unbiased(positive: float, negatives: Row, q: float, beta: float = 0.0) -> float:
     """Eq. 2, with Q = q over any number of true negatives."""
-    total = 0.0
-    for logit in negatives:
-        total += math.exp(logit)
-    return -math.log(math.exp(positive) / (math.exp(positive) + q / len(negatives) * total))
+    return -math.log(math.exp(positive) / (math.exp(positive) + q * tilted_mean_exp(negatives, beta)))
 
 
 def inclusion_exclusion(positive: float, unlabeled: Row, positives: Row, tau_plus: float) -> float:

@@ -53,6 +53,8 @@ class Absent:
         """How many columns exist for each row: one number where it is the same for all, else (a,)."""
         if not self.same and not self.differ:
             return num_columns - self.block
+        if len(self.same) == 1 and not self.differ and not self.block and self.same[0][1].dim() == 1:
+            return num_columns - _equal_count(self.same[0])
         count = torch.zeros(num_rows, dtype=torch.int64, device=device)
         tile = self.whole_blocks(_COUNT_TILE)
         for i in tiles(num_rows, tile):
@@ -79,3 +81,11 @@ def _equal(codes: Codes, rows: slice, columns: slice) -> Tensor:
     of_row, of_column = codes
     of_column = of_column[columns] if of_column.dim() == 1 else of_column[rows, columns]
     return of_row[rows].unsqueeze(1) == of_column
+
+
+def _equal_count(codes: Codes) -> Tensor:
+    """(a,) how many columns have the row's code, without looking at pairs."""
+    of_row, of_column = codes
+    of_column = of_column.sort().values
+    of_row = of_row.contiguous()
+    return torch.searchsorted(of_column, of_row, right=True) - torch.searchsorted(of_column, of_row)

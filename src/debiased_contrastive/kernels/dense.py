@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.product import product
 
 
 def log_sum_exp(rows: Tensor, columns: Tensor, absent: Absent, scales: tuple[float, ...]) -> Tensor:
@@ -27,5 +28,6 @@ def log_sum_exp_both(
 
 
 def _logits(rows: Tensor, columns: Tensor, absent: Absent) -> Tensor:
-    logits = rows @ columns.T if columns.dim() == 2 else torch.einsum("ad,and->an", rows, columns)
+    shared = columns.dim() == 2
+    logits = product(rows, columns) if shared else product(rows.unsqueeze(1), columns).squeeze(1)
     return absent.remove_(logits, slice(0, logits.shape[0]), slice(0, logits.shape[1]))

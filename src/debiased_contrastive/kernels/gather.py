@@ -7,11 +7,20 @@ gradient of the full batch, with no factor for the number of processes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from debiased_contrastive.kernels.product import first_derivative
+
+T = TypeVar("T")
+
+_NO_SECOND_DERIVATIVE = (
+    "gather_distributed=True has first derivatives only, a derivative of its gradient was asked for: "
+    "use one process for gradients of gradients"
+)
 
 
 @dataclass(frozen=True)
@@ -44,48 +53,64 @@ class Share:
 
 
 def share_of_batch(
-    size: int, layout: dict[str, int], check: Callable[[], None], device: torch.device, *, gather: bool
-) -> Share:
-    """Every process's batch size, after all have passed their `check`; if one fails, all raise.
+    check: Callable[[], tuple[dict[str, int], T]],
+    names: tuple[str, ...],
+    device: torch.device,
+    *,
+    gather: bool,
+) -> tuple[Share, T]:
+    """Every process's batch size, and what `check` made of this one's input; if one fails, all raise.
 
-    layout: numbers that must be the same everywhere, by name. A process that raised alone would leave
-    the others waiting for it. Without `gather` this process is taken to be alone.
+    check: the input's numbers by name, "batch size" first, and anything else. All but the batch size
+    must be the same everywhere; `names` lists them, so that a process whose check fails knows how many
+    the others send. One that raised alone would leave the others waiting for it.
     """
     if not gather:
-        check()
-        return Share((size,), 0)
+        numbers, result = check()
+        return Share((numbers["batch size"],), 0), result
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "gather_distributed=True needs an initialised process group, there is none: call "
             "torch.distributed.init_process_group first (torchrun sets its variables), or pass "
             "gather_distributed=False"
         )
-    problem: ValueError | None = None
+    problem: Exception | None = None
     try:
-        check()
-    except ValueError as error:
-        problem = error
-    mine = torch.tensor([size, int(problem is not None), *layout.values()], device=device)
-    headers = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
-    dist.all_gather(headers, mine)
-    rows = [header.tolist() for header in headers]
+        numbers, result = check()
+        mine = [0, *(numbers[name] for name in names)]
+    except Exception as error:  # whatever it is, the others must hear of it before it is raised
+        problem, mine = error, [1] + [0] * len(names)
+    header = torch.tensor(mine, device=device)
+    headers = [torch.empty_like(header) for _ in range(dist.get_world_size())]
+    dist.all_gather(headers, header)
     if problem is not None:
         raise problem
-    refusing = [rank for rank, row in enumerate(rows) if row[1]]
+    rows = [row.tolist() for row in headers]
+    _check_headers(rows, names)
+    return Share(tuple(row[1] for row in rows), dist.get_rank()), result
+
+
+def _check_headers(rows: list[list[int]], names: tuple[str, ...]) -> None:
+    refusing = [rank for rank, row in enumerate(rows) if row[0]]
     if refusing:
-        raise ValueError(f"every process must pass valid input; process {refusing} refused its own")
-    for k, name in enumerate(layout):
-        values = [row[2 + k] for row in rows]
+        raise ValueError(
+            f"every process must pass valid input; process {refusing} refused its own: see its message"
+        )
+    for k, name in enumerate(names[1:], 2):
+        values = [row[k] for row in rows]
         if len(set(values)) > 1:
-            raise ValueError(f"{name} must be the same on every process; got {values}, by rank")
-    return Share(tuple(row[0] for row in rows), dist.get_rank())
+            raise ValueError(
+                f"{name} must be the same on every process; got {values}, by rank: call the loss with the "
+                "same arguments and kinds of tensors everywhere"
+            )
 
 
 def check_batch(share: Share) -> None:
     """Raise unless the batch has unlabeled samples: the other inputs."""
     if share.total < 2:
         raise ValueError(
-            f"a batch needs at least 2 inputs, since the others are the unlabeled samples; got {share.total}"
+            f"a batch needs at least 2 inputs, since the others are the unlabeled samples; got {share.total}: "
+            "use a larger batch, or drop_last=True if this is the rest of an epoch"
         )
 
 
@@ -110,6 +135,6 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        grad = grad.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(grad)
-        return grad[ctx.start : ctx.stop], None, None
+        total = grad.detach().clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return first_derivative(total[ctx.start : ctx.stop], grad, _NO_SECOND_DERIVATIVE), None, None

@@ -9,12 +9,21 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.absent import Absent, tiles
+from debiased_contrastive.kernels.product import first_derivative
 
 Scales: TypeAlias = tuple[float, ...]
 Case: TypeAlias = Literal["rows", "both", "self"]
 
 SAFE_EXPONENT = {torch.float32: 40.0, torch.float64: 300.0}
 """Logits within this bound need no shift: e^{2 * 40}, the largest product formed, fits float32."""
+
+KEPT = 2**18
+"""Number of logits up to which a tile that is the whole problem is kept for the backward: 1 MiB."""
+
+_NO_SECOND_DERIVATIVE = (
+    "kernel='tiled' has first derivatives only, a derivative of its gradient was asked for: "
+    "use kernel='dense' for gradients of gradients"
+)
 
 
 def log_sum_exp(
@@ -114,8 +123,9 @@ class _TiledLogSumExp(torch.autograd.Function):
             out.log_()
         ctx.save_for_backward(rows, columns, out)
         ctx.plan = plan
-        # Where one tile was all, it is kept: computing it again would save no memory.
-        ctx.only = terms if scratch.numel() == rows.shape[0] * others.shape[-2] else None
+        # Where one small tile was all, it is kept: computing it again would save no memory.
+        alone = scratch.numel() == rows.shape[0] * others.shape[-2]
+        ctx.only = terms if alone and scratch.numel() <= KEPT else None
         return out
 
     @staticmethod
@@ -125,26 +135,10 @@ class _TiledLogSumExp(torch.autograd.Function):
             d_rows, d_columns = _gradients(
                 rows, columns, out, grad, ctx.plan, ctx.only, columns_need_grad=ctx.needs_input_grad[1]
             )
-        if torch.is_grad_enabled():
-            d_rows = _Once.apply(d_rows, grad, rows)  # type: ignore[no-untyped-call]
-            if d_columns is not None:
-                d_columns = _Once.apply(d_columns, grad, columns)  # type: ignore[no-untyped-call]
+        d_rows = first_derivative(d_rows, rows, _NO_SECOND_DERIVATIVE)
+        if d_columns is not None:
+            d_columns = first_derivative(d_columns, columns, _NO_SECOND_DERIVATIVE)
         return d_rows, d_columns, None
-
-
-class _Once(torch.autograd.Function):
-    """The identity, with an error in place of a derivative."""
-
-    @staticmethod
-    def forward(_ctx: Any, gradient: Tensor, *_inputs: Tensor) -> Tensor:
-        return gradient.clone()
-
-    @staticmethod
-    def backward(_ctx: Any, _grad: Tensor) -> None:
-        raise RuntimeError(
-            "kernel='tiled' has first derivatives only, a derivative of its gradient was asked for: "
-            "use kernel='dense' for gradients of gradients"
-        )
 
 
 def _accumulate(sums: Tensor, terms: list[Tensor], dim: int, safe: bool) -> None:

@@ -1,37 +1,34 @@
 """The debiased loss between queries and keys, as MoCo, CLIP, retrieval and CURL call it (Section 5)."""
 
-import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.absent import Absent, Codes
 from debiased_contrastive.kernels.gather import Share, check_batch, gathered, share_of_batch
 from debiased_contrastive.kernels.unlabeled import Kernel, log_mean, log_mean_both
 from debiased_contrastive.modules.inputs import (
     cast,
-    check_codes,
     check_embeddings,
     check_present,
     check_shape,
-    check_temperature,
+    checked_codes,
+    layout,
     unit,
 )
 from debiased_contrastive.modules.objective import (
     Diagnostics,
-    LastCall,
     Options,
+    Record,
     diagnostics_of,
     losses_and_record,
+    options_of,
 )
-from debiased_contrastive.objectives.settings import (
-    OnFloor,
-    Reduction,
-    check_tau_plus,
-    per_anchor_tau_plus,
-)
+from debiased_contrastive.objectives.settings import OnFloor, Reduction, check_tensor, per_anchor_tau_plus
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+
+_SHARED = ("batch size", *layout({}), "use of negatives", "use of labels", "use of ids")
 
 
 class DebiasedInfoNCELoss(nn.Module):
@@ -41,7 +38,8 @@ class DebiasedInfoNCELoss(nn.Module):
     itself as the correction's positive, unless the call brings `extra_keys`.
 
     Relations: tau_plus=0 is InfoNCE; symmetric=True adds the direction from keys to queries, as CLIP does;
-    `DebiasedNTXentLoss` compares views of one kind among themselves. Settings are described there.
+    `DebiasedNTXentLoss` compares views of one kind among themselves. Settings are described there. At a
+    temperature of 0.1 and below, few data bear a tau_plus of 0.1: see `diagnostics.tau_cap_low`.
 
     >>> loss = DebiasedInfoNCELoss(temperature=0.5, tau_plus=0.05)
     >>> queue = torch.eye(4)[2:]
@@ -64,22 +62,27 @@ class DebiasedInfoNCELoss(nn.Module):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
         self.temperature = temperature
+        self.tau_plus = tau_plus
         self.symmetric = symmetric
-        self.options = Options(
-            tau_plus, on_floor, beta, normalize, relative_floor, gather_distributed, kernel, reduction
-        )
-        self._last: LastCall | None = None
+        self.on_floor = on_floor
+        self.beta = beta
+        self.normalize = normalize
+        self.relative_floor = relative_floor
+        self.gather_distributed = gather_distributed
+        self.kernel = kernel
+        self.reduction = reduction
+        self._record: Record | None = None
+        options_of(self)
 
     @property
     def diagnostics(self) -> Diagnostics:
         """Of the last call."""
-        return diagnostics_of(self._last)
+        return diagnostics_of(self._record)
 
     def extra_repr(self) -> str:
         """Show the settings when printed."""
-        return f"temperature={self.temperature}, symmetric={self.symmetric}, {self.options}"
+        return f"symmetric={self.symmetric}, {options_of(self)}"
 
     def forward(
         self,
@@ -98,165 +101,185 @@ class DebiasedInfoNCELoss(nn.Module):
         """The loss of query and key (b, d); with reduction="none" (b,), or (2b,) for both directions.
 
         negatives: None for the other keys of the batch; (k, d) shared by all queries, as a queue; (b, k, d)
-        each query's own, as from a memory bank. extra_keys (b, m - 1, d): more positives for the correction
-        of the queries; keys as anchors have their query alone.
+        each query's own, as from a memory bank. They are all there is: nothing of the batch joins them.
+        extra_keys (b, m - 1, d): more positives for the correction of the queries; keys as anchors have their
+        query alone.
         labels (b,), with negative_labels (k,) or (b, k) beside `negatives`: the unbiased oracle (Eq. 2),
         which leaves out unlabeled samples of the anchor's class and weights the mean over the rest with N.
         ids, negative_ids of the same shapes, negative = none: samples that are the anchor itself; they do not
-        exist for it, and N is smaller. tau_plus, temperature: instead of the constructor's; tau_plus a float
+        exist for it, and N is smaller. tau_plus, temperature: instead of the module's; tau_plus a float
         or (b,), one for each pair.
         """
-        embeddings = {"query": query, "key": key}
-        embeddings |= {} if negatives is None else {"negatives": negatives}
-        embeddings |= {} if extra_keys is None else {"extra_keys": extra_keys}
-        codes = {"labels": (labels, negative_labels), "ids": (ids, negative_ids)}
-        share = self._share(embeddings, codes)
-        temperature = self.temperature if temperature is None else temperature
-        bound = 1 / check_temperature(temperature) if self.options.normalize else math.inf
-        tau_plus = self.options.tau_plus if tau_plus is None else tau_plus
-        check_tau_plus(tau_plus)
-        with torch.autocast(query.device.type, enabled=False):
-            z = cast(embeddings)
-            if self.options.normalize:
-                z = {name: unit(rows) for name, rows in z.items()}
-            # The scale rides on the queries, so that the product of a query and anything is a logit.
-            scale = temperature.to(z["query"]) if isinstance(temperature, Tensor) else temperature
-            z["query"] = z["query"] / scale
-            statistics = self._statistics(z, codes, share, temperature, bound)
-            tau_plus = 0.0 if labels is not None else per_anchor_tau_plus(tau_plus, z["query"][:, 0])
-            if self.symmetric and isinstance(tau_plus, Tensor) and tau_plus.dim() > 0:
-                tau_plus = tau_plus.repeat(2)
-            losses, self._last = losses_and_record(statistics, tau_plus, self.options.on_floor)
-            return self.options.value(losses, share)
+        codes = _Codes(labels, negative_labels, ids, negative_ids)
+        embeddings = {"query": query, "key": key, "negatives": negatives, "extra_keys": extra_keys}
+        given = {name: z for name, z in embeddings.items() if z is not None}
 
-    def _share(
-        self, embeddings: dict[str, Tensor], codes: dict[str, tuple[Tensor | None, Tensor | None]]
-    ) -> Share:
-        query, negatives = embeddings["query"], embeddings.get("negatives")
-        b = len(query)
+        def check() -> tuple[dict[str, int], tuple[Options, _Codes]]:
+            return _checked(given, options_of(self, temperature, tau_plus), codes, self.symmetric)
 
-        def check() -> None:
-            check_shape("query", query, ("b", "d"))
-            check_shape("key", embeddings["key"], tuple(query.shape))
-            if negatives is not None:
-                self._check_negatives(negatives, b)
-            if "extra_keys" in embeddings:
-                check_shape("extra_keys", embeddings["extra_keys"], (b, "m", query.shape[1]))
-            check_embeddings(embeddings)
-            for name, (own, of_negatives) in codes.items():
-                _check_pair(name, own, of_negatives, query, negatives)
-
-        layout = {"number of features": query.shape[-1], "use of negatives": int(negatives is not None)}
-        layout |= {f"use of {name}": int(own is not None) for name, (own, _) in codes.items()}
-        share = share_of_batch(b, layout, check, query.device, gather=self.options.gather_distributed)
+        device = query.device if isinstance(query, Tensor) else torch.device("cpu")
+        share, (options, codes) = share_of_batch(check, _SHARED, device, gather=self.gather_distributed)
         if negatives is None:
             check_batch(share)
-        return share
-
-    def _check_negatives(self, negatives: Tensor, b: int) -> None:
-        if self.symmetric:
-            raise ValueError(
-                "symmetric=True contrasts within the batch in both directions and takes no negatives: "
-                "pass negatives=None, or symmetric=False"
-            )
-        if negatives.dim() >= 2 and negatives.shape[-2] == 0:
-            raise ValueError(
-                f"negatives must hold at least one sample; got shape {tuple(negatives.shape)}: an empty "
-                "queue must be filled first, or pass negatives=None for the first steps"
-            )
-        check_shape("negatives", negatives, (b, "k", "d") if negatives.dim() == 3 else ("k", "d"))
-
-    def _statistics(
-        self,
-        z: dict[str, Tensor],
-        codes: dict[str, tuple[Tensor | None, Tensor | None]],
-        share: Share,
-        temperature: float | Tensor,
-        bound: float,
-    ) -> Statistics:
-        pairs = {
-            name: (own, gathered(own, share) if of_negatives is None else of_negatives)
-            for name, (own, of_negatives) in codes.items()
-            if own is not None
-        }
-        existing = Absent() if "negatives" in z else Absent(block=1, offset=share.offset)
-        if "ids" in pairs:
-            existing = replace(existing, same=(_without_unknown(*pairs["ids"]),))
-        unlabeled = existing
-        if "labels" in pairs:
-            unlabeled = replace(existing, same=(*existing.same, pairs["labels"]))
-        log_mean_unlabeled, present = self._log_mean(z, unlabeled, share, bound)
-        check_present(present, " and ".join(pairs))
-        if "labels" in pairs:
-            # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
-            num_columns = z["negatives"].shape[-2] if "negatives" in z else share.total
-            present = existing.present(len(z["query"]), num_columns, z["query"].device)
-            if isinstance(present, Tensor):
-                present = (present.repeat(2) if self.symmetric else present).to(z["query"].dtype)
-        positive, log_mean_positives, num_positives = self._positives(z)
-        return Statistics(
-            positive=positive,
-            log_mean_unlabeled=log_mean_unlabeled,
-            num_unlabeled=present,
-            log_mean_positives=log_mean_positives,
-            num_positives=num_positives,
-            lower=self.options.lower(temperature, log_mean_unlabeled),
-        )
-
-    def _log_mean(
-        self, z: dict[str, Tensor], absent: Absent, share: Share, bound: float
-    ) -> tuple[Tensor, float | Tensor]:
-        def over(rows: Tensor, columns: Tensor) -> tuple[Tensor, float | Tensor]:
-            return log_mean(
-                rows, columns, absent, beta=self.options.beta, bound=bound, kernel=self.options.kernel
-            )
-
-        query, key = z["query"], z["key"]
-        if "negatives" in z:
-            return over(query, z["negatives"])
-        if not self.symmetric:
-            return over(query, gathered(key, share))
-        if share.is_alone:
-            return log_mean_both(
-                query, key, absent, beta=self.options.beta, bound=bound, kernel=self.options.kernel
-            )
-        queries, keys = gathered(torch.stack([query, key], 1), share).unbind(1)
-        # The same samples are absent in both directions, so the counts are the same too.
-        (of_query, count), (of_key, _) = over(query, keys), over(key, queries)
-        return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
-
-    def _positives(self, z: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Logit of the numerator, log mean over the positives of the correction, their number."""
-        positive = (z["query"] * z["key"]).sum(-1)
-        mean, count = positive, torch.ones_like(positive)
-        if "extra_keys" in z:
-            more = (z["extra_keys"] @ z["query"].unsqueeze(2)).squeeze(2)
-            mean, count = log_mean_exp(torch.cat([positive.unsqueeze(1), more], 1))
-        if not self.symmetric:
-            return positive, mean, count
-        return positive.repeat(2), torch.cat([mean, positive]), torch.cat([count, torch.ones_like(count)])
+        with torch.autocast(device.type, enabled=False):
+            z = _prepared(given, options)
+            statistics = _statistics(z, codes, share, options, self.symmetric)
+            tau = 0.0 if labels is not None else per_anchor_tau_plus(options.tau_plus, z.query[:, 0], "b")
+            if self.symmetric and isinstance(tau, Tensor) and tau.dim() > 0:
+                tau = tau.repeat(2)
+            losses, self._record = losses_and_record(statistics, tau, options.on_floor, self._record)
+            return options.value(losses, share)
 
 
-def _check_pair(
-    name: str, own: Tensor | None, of_negatives: Tensor | None, query: Tensor, negatives: Tensor | None
-) -> None:
-    """Codes of the anchors, and of the negatives where there are any: both or neither."""
-    negative_name = f"negative_{name}"
-    lowest = 0 if name == "labels" else -(2**63)
-    if own is not None:
-        check_codes(name, own, (len(query),), query, lowest=lowest)
-    wanted = own is not None and negatives is not None
-    if wanted != (of_negatives is not None):
+@dataclass(frozen=True)
+class _Codes:
+    """Labels and ids of the anchors and of the negatives, int64 once checked."""
+
+    labels: Tensor | None
+    negative_labels: Tensor | None
+    ids: Tensor | None
+    negative_ids: Tensor | None
+
+
+@dataclass(frozen=True)
+class _Embeddings:
+    """In the working dtype, normalised if wanted, the queries divided by the temperature."""
+
+    query: Tensor
+    key: Tensor
+    negatives: Tensor | None = None
+    extra_keys: Tensor | None = None
+
+
+def _checked(
+    given: dict[str, Tensor], options: Options, codes: _Codes, symmetric: bool
+) -> tuple[dict[str, int], tuple[Options, _Codes]]:
+    query, negatives = given["query"], given.get("negatives")
+    check_shape("query", query, ("b", "d"), "one embedding a row")
+    check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
+    b, d = query.shape
+    if negatives is not None:
+        _check_negatives(negatives, b, symmetric)
+    if "extra_keys" in given:
+        check_tensor("extra_keys", given["extra_keys"])
+        m = given["extra_keys"].shape[1] if given["extra_keys"].dim() == 3 else "m - 1"
+        check_shape("extra_keys", given["extra_keys"], (b, m, d), "m - 1 more keys for each query")
+    check_embeddings(given)
+    labels = _checked_pair("labels", codes.labels, codes.negative_labels, query, negatives, lowest=0)
+    ids = _checked_pair("ids", codes.ids, codes.negative_ids, query, negatives, lowest=None)
+    per_anchor_tau_plus(options.tau_plus, query[:, 0], "b")
+    numbers = {"batch size": b, **layout(given), "use of negatives": negatives is not None}
+    numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
+    return numbers, (options, _Codes(*labels, *ids))
+
+
+def _check_negatives(negatives: Tensor, b: int, symmetric: bool) -> None:
+    check_tensor("negatives", negatives)
+    if symmetric:
         raise ValueError(
-            f"{negative_name} must be given exactly when both {name} and negatives are; got "
-            f"{name} {'given' if own is not None else 'missing'}, negatives "
-            f"{'given' if negatives is not None else 'missing'}, {negative_name} "
-            f"{'given' if of_negatives is not None else 'missing'}"
+            "symmetric=True contrasts within the batch in both directions; got negatives: "
+            "pass negatives=None, or symmetric=False"
         )
-    if of_negatives is not None and negatives is not None:
-        check_codes(negative_name, of_negatives, tuple(negatives.shape[:-1]), query, lowest=lowest)
+    if negatives.dim() >= 2 and negatives.shape[-2] == 0:
+        raise ValueError(
+            f"negatives must hold at least one sample; got shape {tuple(negatives.shape)}: an empty "
+            "queue must be filled first, or pass negatives=None for the first steps"
+        )
+    shape = (b, "k", "d") if negatives.dim() == 3 else ("k", "d")
+    check_shape("negatives", negatives, shape, "(k, d) for all queries or (b, k, d) for each")
 
 
-def _without_unknown(own: Tensor, of_columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Negative ids mean that nothing is known; two unknown samples are not the same one."""
-    return own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)
+def _checked_pair(
+    name: str,
+    own: Tensor | None,
+    of_negatives: Tensor | None,
+    query: Tensor,
+    negatives: Tensor | None,
+    lowest: int | None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Codes of the anchors, and of the negatives where there are any: both or neither."""
+    if (own is not None and negatives is not None) != (of_negatives is not None):
+        words = {True: "given", False: "missing"}
+        raise ValueError(
+            f"negative_{name} must be given exactly when both {name} and negatives are; got {name} "
+            f"{words[own is not None]}, negatives {words[negatives is not None]}, negative_{name} "
+            f"{words[of_negatives is not None]}: pass both or neither"
+        )
+    own = checked_codes(name, own, (len(query),), query, lowest=lowest)
+    shape = () if negatives is None else tuple(negatives.shape[:-1])
+    return own, checked_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
+
+
+def _prepared(given: dict[str, Tensor], options: Options) -> _Embeddings:
+    z = cast(given)
+    if options.normalize:
+        z = {name: unit(rows) for name, rows in z.items()}
+    # The scale rides on the queries, so that the product of a query and anything is a logit.
+    return _Embeddings(**{**z, "query": z["query"] * options.scale(z["query"])})
+
+
+def _statistics(z: _Embeddings, codes: _Codes, share: Share, options: Options, symmetric: bool) -> Statistics:
+    existing, unlabeled = _absent(z, codes, share)
+    log_mean_unlabeled, present = _log_mean(z, unlabeled, share, options, symmetric)
+    check_present(present, "labels and ids")
+    if codes.labels is not None:
+        # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
+        num_columns = share.total if z.negatives is None else z.negatives.shape[-2]
+        present = existing.present(len(z.query), num_columns, z.query.device)
+        if isinstance(present, Tensor):
+            present = (present.repeat(2) if symmetric else present).to(z.query.dtype)
+    positive, log_mean_positives, num_positives = _positives(z, symmetric)
+    return Statistics(
+        positive=positive,
+        log_mean_unlabeled=log_mean_unlabeled,
+        num_unlabeled=present,
+        log_mean_positives=log_mean_positives,
+        num_positives=num_positives,
+        lower=options.lower(log_mean_unlabeled),
+    )
+
+
+def _absent(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]:
+    """What does not exist for an anchor, and what it does not meet: with labels, its class neither."""
+
+    def pair(own: Tensor, of_negatives: Tensor | None) -> Codes:
+        return own, gathered(own, share) if of_negatives is None else of_negatives
+
+    existing = Absent() if z.negatives is not None else Absent(block=1, offset=share.offset)
+    if codes.ids is not None:
+        own, of_columns = pair(codes.ids, codes.negative_ids)
+        # Negative ids mean that nothing is known; two unknown samples are not the same one.
+        existing = replace(existing, same=((own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)),))
+    if codes.labels is None:
+        return existing, existing
+    return existing, replace(existing, same=(*existing.same, pair(codes.labels, codes.negative_labels)))
+
+
+def _log_mean(
+    z: _Embeddings, absent: Absent, share: Share, options: Options, symmetric: bool
+) -> tuple[Tensor, float | Tensor]:
+    def over(rows: Tensor, columns: Tensor) -> tuple[Tensor, float | Tensor]:
+        return log_mean(rows, columns, absent, beta=options.beta, bound=options.bound, kernel=options.kernel)
+
+    if z.negatives is not None:
+        return over(z.query, z.negatives)
+    if not symmetric:
+        return over(z.query, gathered(z.key, share))
+    if share.is_alone:
+        return log_mean_both(z.query, z.key, absent, beta=options.beta, bound=options.bound, kernel=options.kernel)
+    queries, keys = gathered(torch.stack([z.query, z.key], 1), share).unbind(1)
+    # The same samples are absent in both directions, so the counts are the same too.
+    (of_query, count), (of_key, _) = over(z.query, keys), over(z.key, queries)
+    return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
+
+
+def _positives(z: _Embeddings, symmetric: bool) -> tuple[Tensor, Tensor, float | Tensor]:
+    """Logit of the numerator, log mean over the positives of the correction, their number."""
+    positive = (z.query * z.key).sum(-1)
+    mean, count = positive, torch.ones_like(positive)
+    if z.extra_keys is not None:
+        more = (z.extra_keys * z.query.unsqueeze(1)).sum(-1)
+        mean, count = log_mean_exp(torch.cat([positive.unsqueeze(1), more], 1))
+    if not symmetric:
+        return positive, mean, count
+    return positive.repeat(2), torch.cat([mean, positive]), torch.cat([count, torch.ones_like(count)])

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from debiased_contrastive.objectives.settings import working_dtype
+from debiased_contrastive.objectives.settings import check_tensor, working_dtype
+from debiased_contrastive.objectives.statistics import Statistics
 
 
 def check_embeddings(named: Mapping[str, Tensor]) -> None:
@@ -19,12 +21,12 @@ def check_embeddings(named: Mapping[str, Tensor]) -> None:
         if z.device != first.device:
             raise ValueError(
                 f"all embeddings must be on one device; {first_name} is on {first.device}, "
-                f"{name} on {z.device}"
+                f"{name} on {z.device}: move them with .to({str(first.device)!r})"
             )
-        if z.shape[-1] != first.shape[-1] or z.shape[-1] == 0:
+        if z.shape[-1] != first.shape[-1]:
             raise ValueError(
                 f"all embeddings must have the same number of features; {first_name} has shape "
-                f"{tuple(first.shape)}, {name} {tuple(z.shape)}"
+                f"{tuple(first.shape)}, {name} {tuple(z.shape)}: they must come from projectors of one width"
             )
     # A sum is finite only if every term is. One look at the device for all of them; who it was is asked
     # only if there is something to tell.
@@ -41,43 +43,63 @@ def check_embeddings(named: Mapping[str, Tensor]) -> None:
             )
 
 
-def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...]) -> None:
-    """Raise unless `tensor` has `shape`, in which a letter stands for any positive size."""
+def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy: str) -> None:
+    """Raise unless `tensor` is one and has `shape`, in which a letter stands for any positive size."""
+    check_tensor(name, tensor)
     fits = tensor.dim() == len(shape) and all(
-        size == want if isinstance(want, int) else size > 0
-        for size, want in zip(tensor.shape, shape, strict=False)
+        size == want if isinstance(want, int) else size > 0 for size, want in zip(tensor.shape, shape, strict=False)
     )
     if not fits:
         wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-        raise ValueError(f"{name} must have shape {wanted}; got {tuple(tensor.shape)}")
+        raise ValueError(f"{name} must have shape {wanted}; got {tuple(tensor.shape)}: {remedy}")
 
 
-def check_codes(name: str, codes: Tensor, shape: tuple[int, ...], like: Tensor, *, lowest: int) -> None:
-    """Raise unless `codes` are integers >= lowest of that shape, on the device of `like`."""
-    if codes.is_floating_point() or codes.is_complex():
-        raise ValueError(f"{name} must be integers; got {codes.dtype}")
+def checked_codes(
+    name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
+) -> Tensor | None:
+    """The codes as int64; raise unless they are integers >= lowest of that shape, where `like` is."""
+    if codes is None:
+        return None
+    check_tensor(name, codes)
+    if codes.is_floating_point() or codes.is_complex() or codes.dtype == torch.bool:
+        raise ValueError(f"{name} must be integers; got {codes.dtype}: convert with .long()")
     if tuple(codes.shape) != shape:
-        raise ValueError(f"{name} must have shape {shape}, one for each sample; got {tuple(codes.shape)}")
+        raise ValueError(
+            f"{name} must have shape {shape}, one for each sample; got {tuple(codes.shape)}: take them from the "
+            "same batch as the embeddings"
+        )
     if codes.device != like.device:
-        raise ValueError(f"{name} must be on the device of the embeddings, {like.device}; got {codes.device}")
-    if codes.numel() and int(codes.min()) < lowest:
-        hint = ": give partly known labels as positive_labels" if lowest == 0 and name == "labels" else ""
-        raise ValueError(f"{name} must be >= {lowest}; got {int(codes.min())}{hint}")
+        raise ValueError(
+            f"{name} must be on the device of the embeddings; got {codes.device}: move them with "
+            f".to({str(like.device)!r})"
+        )
+    codes = codes.long()
+    if lowest is not None and codes.numel() and int(codes.min()) < lowest:
+        raise ValueError(
+            f"{name} must be >= {lowest}; got {int(codes.min())}: the oracle needs every label, "
+            "DebiasedNTXentLoss takes partly known ones as positive_labels, -1 for unknown"
+        )
+    return codes
 
 
 def check_present(present: float | Tensor, names: str) -> None:
     """Raise where the codes of that name leave an anchor without any unlabeled sample."""
     if isinstance(present, Tensor) and bool((present == 0).any()):
         raise ValueError(
-            f"{names} must leave every anchor at least one true negative; got {int((present == 0).sum())} of "
-            f"{len(present)} anchors without any: use a larger or more varied batch"
+            f"{names} must leave every anchor at least one unlabeled sample; got "
+            f"{int((present == 0).sum())} of {len(present)} anchors without any: use a larger or more varied "
+            "batch or queue"
         )
 
 
 def check_temperature(temperature: float | Tensor) -> float:
     """The value of a temperature; raise unless it is one positive finite number."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
-        raise ValueError(f"temperature must be one number; got a tensor of shape {tuple(temperature.shape)}")
+        raise ValueError(
+            f"temperature must be one number; got a tensor of shape {tuple(temperature.shape)}: use one for all"
+        )
+    if not isinstance(temperature, Tensor | Real):
+        raise ValueError(f"temperature must be a float or a tensor; got {temperature!r}: 0.5 is SimCLR's")
     value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not 0 < value < math.inf:
         raise ValueError(
@@ -85,6 +107,16 @@ def check_temperature(temperature: float | Tensor) -> float:
             "learning its logarithm, temperature = log_temperature.exp()"
         )
     return value
+
+
+def check_logits(statistics: Statistics) -> None:
+    """Raise where finite embeddings have products that are not."""
+    means = statistics.positive + statistics.log_mean_unlabeled + statistics.log_mean_positives
+    if not bool(means.detach().sum().isfinite()):
+        raise ValueError(
+            "logits must be finite; products of these embeddings, divided by the temperature, overflow: "
+            "use normalize=True, smaller embeddings or a higher temperature"
+        )
 
 
 def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -95,7 +127,7 @@ def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def unit(z: Tensor, length: float = 1.0) -> Tensor:
     """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero."""
-    result: Tensor = _Unit.apply(z, length)  # type: ignore[no-untyped-call]
+    result: Tensor = _Unit.apply(z, length)[0]  # type: ignore[no-untyped-call]
     return result
 
 
@@ -103,7 +135,7 @@ def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
     """The rows of that length, and how much longer they were."""
     # The result does not depend on the scale, so the one that keeps squares in range is a constant.
     largest = torch.linalg.vector_norm(z.detach(), math.inf, -1, keepdim=True)
-    largest = torch.where(largest > 0, largest, 1.0)
+    largest = torch.where(largest >= torch.finfo(z.dtype).tiny, largest, 1.0)
     z = z / largest
     norm = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     norm = torch.where(norm > 0, norm, 1.0) / length
@@ -114,18 +146,30 @@ class _Unit(torch.autograd.Function):
     """The plain formula with its derivative in one line, which takes half the time of the recorded one."""
 
     @staticmethod
-    def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
-        result, norm = _unit(z, length)
-        ctx.save_for_backward(z, result, norm)
-        ctx.length = length
-        return result
+    def forward(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
+        return _unit(z, length)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: tuple[Tensor, Tensor]) -> None:
+        (z, ctx.length), (result, norm) = inputs, output
+        ctx.mark_non_differentiable(norm)
+        ctx.save_for_backward(z, result, norm)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
         z, result, norm = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: record the plain formula after all
-            (d_z,) = torch.autograd.grad(_unit(z, ctx.length)[0], z, grad, create_graph=True)
-        else:
-            radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
-            d_z = torch.addcmul(grad, result, radial, value=-1).div_(norm)
-        return d_z, None
+        if torch.is_grad_enabled():  # a second derivative is wanted: by the plain formula, recorded
+            result, norm = _unit(z, ctx.length)
+        radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
+        return torch.addcmul(grad, result, radial, value=-1) / norm, None
+
+
+def layout(embeddings: Mapping[str, Tensor]) -> dict[str, int]:
+    """Numbers that must be the same on every process; their names alone where there are no embeddings."""
+    tensors = list(embeddings.values())
+    needs_grad = torch.is_grad_enabled() and any(z.requires_grad for z in tensors)
+    return {
+        "number of features": tensors[0].shape[-1] if tensors else 0,
+        "bytes of the working dtype": working_dtype(*tensors).itemsize,
+        "need of a gradient": int(needs_grad),
+    }

@@ -1,6 +1,5 @@
 """The debiased loss between views of the same input, as SimCLR calls it (Section 5.1)."""
 
-import math
 from dataclasses import replace
 
 import torch
@@ -11,27 +10,25 @@ from debiased_contrastive.kernels.gather import Share, check_batch, gathered, sh
 from debiased_contrastive.kernels.unlabeled import Kernel, log_mean, log_mean_self
 from debiased_contrastive.modules.inputs import (
     cast,
-    check_codes,
     check_embeddings,
     check_present,
     check_shape,
-    check_temperature,
+    checked_codes,
+    layout,
     unit,
 )
 from debiased_contrastive.modules.objective import (
     Diagnostics,
-    LastCall,
     Options,
+    Record,
     diagnostics_of,
     losses_and_record,
+    options_of,
 )
-from debiased_contrastive.objectives.settings import (
-    OnFloor,
-    Reduction,
-    check_tau_plus,
-    per_anchor_tau_plus,
-)
+from debiased_contrastive.objectives.settings import OnFloor, Reduction, per_anchor_tau_plus
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+
+_SHARED = ("batch size", *layout({}), "number of views", "use of labels", "use of positive_labels")
 
 
 class DebiasedNTXentLoss(nn.Module):
@@ -44,12 +41,14 @@ class DebiasedNTXentLoss(nn.Module):
     Relations: tau_plus=0 is NT-Xent; beta > 0 tilts the unlabeled mean to hard negatives;
     `DebiasedInfoNCELoss` is for queries and keys of different kinds, queues and memory banks.
 
-    temperature: a float, or a tensor whose gradient is wanted; a Parameter becomes one of this module.
-    tau_plus: probability that a random sample has the anchor's class. on_floor: see `contrastive_loss`.
-    normalize=False takes raw dot products, without a floor unless relative_floor sets one at that share
-    of the unlabeled mean. gather_distributed: the other processes' inputs are unlabeled samples too, and
-    the mean over processes of the value, and of its gradient, is that of the full batch.
+    temperature: a float, or a tensor whose gradient is wanted; a Parameter becomes one of this module, one
+    that is computed anew in each step goes into the call. tau_plus: probability that a random sample has the
+    anchor's class; it receives no gradient. on_floor: see `contrastive_loss`. normalize=False takes raw dot
+    products, without a floor unless relative_floor sets one at that share of the unlabeled mean.
+    gather_distributed: the other processes' inputs are unlabeled samples too, and the mean over processes
+    of the value, and of its gradient, is that of the full batch.
     kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+    All of them are attributes that may be changed between calls.
 
     >>> loss = DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1)
     >>> z = torch.eye(4)
@@ -71,21 +70,26 @@ class DebiasedNTXentLoss(nn.Module):
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__()
-        check_temperature(temperature)
         self.temperature = temperature
-        self.options = Options(
-            tau_plus, on_floor, beta, normalize, relative_floor, gather_distributed, kernel, reduction
-        )
-        self._last: LastCall | None = None
+        self.tau_plus = tau_plus
+        self.on_floor = on_floor
+        self.beta = beta
+        self.normalize = normalize
+        self.relative_floor = relative_floor
+        self.gather_distributed = gather_distributed
+        self.kernel = kernel
+        self.reduction = reduction
+        self._record: Record | None = None
+        options_of(self)
 
     @property
     def diagnostics(self) -> Diagnostics:
         """Of the last call."""
-        return diagnostics_of(self._last)
+        return diagnostics_of(self._record)
 
     def extra_repr(self) -> str:
         """Show the settings when printed."""
-        return f"temperature={self.temperature}, {self.options}"
+        return str(options_of(self))
 
     def forward(
         self,
@@ -103,110 +107,109 @@ class DebiasedNTXentLoss(nn.Module):
         class and weights the mean over the rest with N; tau_plus plays no part.
         positive_labels (b,), -1 = unknown: an anchor with a known label takes the other inputs of that label
         (their views 0 and 1) as the positives of its correction, its own views where there is none; they stay
-        among the unlabeled. tau_plus: instead of the constructor's, a float or (b,), one for each input.
-        temperature: instead of the constructor's.
+        among the unlabeled. tau_plus: instead of the module's, a float or (b,), one for each input.
+        temperature: instead of the module's.
         """
         views = {f"view {k}": z for k, z in enumerate((z0, z1, *more_views))}
-        codes = {"labels": labels, "positive_labels": positive_labels}
-        share = self._share(views, codes)
-        temperature = self.temperature if temperature is None else temperature
-        bound = 1 / check_temperature(temperature) if self.options.normalize else math.inf
-        tau_plus = self.options.tau_plus if tau_plus is None else tau_plus
-        check_tau_plus(tau_plus)
-        with torch.autocast(z0.device.type, enabled=False):
-            z = self._prepared(views, temperature)
-            statistics = self._statistics(z, share, labels, positive_labels, temperature, bound)
-            tau_plus = 0.0 if labels is not None else _per_view(tau_plus, z)
-            losses, self._last = losses_and_record(statistics, tau_plus, self.options.on_floor)
-            if self.options.reduction == "none":
+
+        def check() -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
+            options = options_of(self, temperature, tau_plus)
+            return _checked(views, options, labels, positive_labels)
+
+        device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
+        share, (options, labels, positive_labels) = share_of_batch(
+            check, _SHARED, device, gather=self.gather_distributed
+        )
+        check_batch(share)
+        with torch.autocast(device.type, enabled=False):
+            z = _prepared(views, options)
+            statistics = _statistics(z, share, options, labels, positive_labels)
+            tau = 0.0 if labels is not None else _per_view(options.tau_plus, z)
+            losses, self._record = losses_and_record(statistics, tau, options.on_floor, self._record)
+            if options.reduction == "none":
                 # Inside, the two views of an input are neighbours; outside, view 0 comes first.
                 losses = losses.view(-1, 2).T.flatten()
-            return self.options.value(losses, share)
+            return options.value(losses, share)
 
-    def _share(self, views: dict[str, Tensor], codes: dict[str, Tensor | None]) -> Share:
-        b, z0 = len(views["view 0"]), views["view 0"]
 
-        def check() -> None:
-            for name, z in views.items():
-                check_shape(name, z, ("b", "d") if name == "view 0" else tuple(z0.shape))
-            check_embeddings(views)
-            if codes["labels"] is not None and codes["positive_labels"] is not None:
-                raise ValueError("pass labels (the unbiased oracle) or positive_labels, not both")
-            for name, of_inputs in codes.items():
-                if of_inputs is not None:
-                    check_codes(name, of_inputs, (b,), z0, lowest=0 if name == "labels" else -1)
+def _checked(
+    views: dict[str, Tensor], options: Options, labels: Tensor | None, positive_labels: Tensor | None
+) -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
+    z0 = views["view 0"]
+    check_shape("view 0", z0, ("b", "d"), "one embedding a row")
+    for name, z in views.items():
+        check_shape(name, z, tuple(z0.shape), "all views must be of the same inputs")
+    check_embeddings(views)
+    b = len(z0)
+    if labels is not None and positive_labels is not None:
+        raise ValueError("labels (the unbiased oracle) and positive_labels exclude each other; got both: pass one")
+    labels = checked_codes("labels", labels, (b,), z0, lowest=0)
+    positive_labels = checked_codes("positive_labels", positive_labels, (b,), z0)
+    per_anchor_tau_plus(options.tau_plus, z0[:, 0], "b")
+    numbers = {"batch size": b, **layout(views), "number of views": len(views)}
+    numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
+    return numbers, (options, labels, positive_labels)
 
-        layout = {"number of features": z0.shape[-1], "number of views": len(views)}
-        layout |= {f"use of {name}": int(given is not None) for name, given in codes.items()}
-        share = share_of_batch(b, layout, check, z0.device, gather=self.options.gather_distributed)
-        check_batch(share)
-        return share
 
-    def _prepared(self, views: dict[str, Tensor], temperature: float | Tensor) -> Tensor:
-        """(b, v, d) such that the product of two rows is their logit."""
-        z = torch.stack(list(cast(views).values()), 1)
-        if isinstance(temperature, Tensor):
-            root = temperature.to(z).sqrt()
-            return (unit(z) if self.options.normalize else z) / root
-        length = 1 / math.sqrt(temperature)
-        return unit(z, length) if self.options.normalize else z * length
+def _prepared(views: dict[str, Tensor], options: Options) -> Tensor:
+    """(b, v, d) such that the product of two rows is their logit."""
+    z = torch.stack(list(cast(views).values()), 1)
+    scale = options.scale(z)
+    if isinstance(scale, Tensor):
+        return (unit(z) if options.normalize else z) * scale.sqrt()
+    return unit(z, scale**0.5) if options.normalize else z * scale**0.5
 
-    def _statistics(
-        self,
-        z: Tensor,
-        share: Share,
-        labels: Tensor | None,
-        positive_labels: Tensor | None,
-        temperature: float | Tensor,
-        bound: float,
-    ) -> Statistics:
-        anchors = (z if z.shape[1] == 2 else z[:, :2]).flatten(0, 1)
-        columns = gathered(anchors, share, rows_per_input=2)
-        others = Absent(block=2, offset=2 * share.offset)
 
-        def log_mean_over(absent: Absent, beta: float) -> tuple[Tensor, float | Tensor]:
-            if share.is_alone:
-                return log_mean_self(anchors, absent, beta=beta, bound=bound, kernel=self.options.kernel)
-            return log_mean(anchors, columns, absent, beta=beta, bound=bound, kernel=self.options.kernel)
+def _statistics(
+    z: Tensor, share: Share, options: Options, labels: Tensor | None, positive_labels: Tensor | None
+) -> Statistics:
+    anchors = (z if z.shape[1] == 2 else z[:, :2]).flatten(0, 1)
+    columns = gathered(anchors, share, rows_per_input=2)
+    others = Absent(block=2, offset=2 * share.offset)
 
-        def codes(of_inputs: Tensor) -> tuple[Tensor, Tensor]:
-            return of_inputs.repeat_interleave(2), gathered(of_inputs, share).repeat_interleave(2)
+    def log_mean_over(absent: Absent, beta: float) -> tuple[Tensor, float | Tensor]:
+        if share.is_alone:
+            return log_mean_self(anchors, absent, beta=beta, bound=options.bound, kernel=options.kernel)
+        return log_mean(anchors, columns, absent, beta=beta, bound=options.bound, kernel=options.kernel)
 
-        unlabeled = others if labels is None else replace(others, same=(codes(labels),))
-        log_mean_unlabeled, present = log_mean_over(unlabeled, self.options.beta)
-        check_present(present, "labels")
-        positive, log_mean_positives, num_positives = _own_views(z)
-        if positive_labels is not None:
-            of_anchor, of_column = codes(positive_labels)
-            of_label, count = log_mean_over(replace(others, differ=((of_anchor, of_column),)), 0.0)
-            found = (of_anchor >= 0) & torch.as_tensor(count > 0)
-            log_mean_positives = torch.where(found, of_label, log_mean_positives)
-            num_positives = torch.where(found, count, num_positives)
-        return Statistics(
-            positive=positive,
-            log_mean_unlabeled=log_mean_unlabeled,
-            num_unlabeled=float(len(columns) - 2),
-            log_mean_positives=log_mean_positives,
-            num_positives=num_positives,
-            lower=self.options.lower(temperature, log_mean_unlabeled),
-        )
+    def codes(of_inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return of_inputs.repeat_interleave(2), gathered(of_inputs, share).repeat_interleave(2)
+
+    # An input has its own label, so leaving out the label leaves out the anchor's own block.
+    unlabeled = others if labels is None else Absent(same=(codes(labels),))
+    log_mean_unlabeled, present = log_mean_over(unlabeled, options.beta)
+    check_present(present, "labels")
+    positive, log_mean_positives, num_positives = _own_views(z)
+    if positive_labels is not None:
+        of_anchor, of_column = codes(positive_labels)
+        of_label, count = log_mean_over(replace(others, differ=((of_anchor, of_column),)), 0.0)
+        found = (of_anchor >= 0) & torch.as_tensor(count > 0)
+        log_mean_positives = torch.where(found, of_label, log_mean_positives)
+        num_positives = torch.where(found, count, num_positives)
+    return Statistics(
+        positive=positive,
+        log_mean_unlabeled=log_mean_unlabeled,
+        num_unlabeled=float(len(columns) - 2),
+        log_mean_positives=log_mean_positives,
+        num_positives=num_positives,
+        lower=options.lower(log_mean_unlabeled),
+    )
 
 
 def _own_views(z: Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
     """Of (b, v, d): logit of the numerator, log mean over the other views of the input, their number."""
-    num_views = z.shape[1]
-    if num_views == 2:
-        z0, z1 = z.unbind(1)
-        positive = (z0 * z1).sum(-1, keepdim=True).expand(-1, 2).flatten()
-        return positive, positive, 1.0
-    logits = z[:, :2] @ z.mT
-    itself = torch.eye(2, num_views, dtype=torch.bool, device=z.device)
-    log_mean_positives, count = log_mean_exp(logits.masked_fill(itself, -math.inf).flatten(0, 1))
-    return logits[:, 0, 1].repeat_interleave(2), log_mean_positives, count
+    views = z.unbind(1)
+    positive = (views[0] * views[1]).sum(-1)
+    both = positive.unsqueeze(1).expand(-1, 2).flatten()
+    if len(views) == 2:
+        return both, both, 1.0
+    rows = [[positive, *((views[k] * other).sum(-1) for other in views[2:])] for k in (0, 1)]
+    logits = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (b, 2, m)
+    return both, log_mean_exp(logits.flatten(0, 1))[0], float(len(views) - 1)
 
 
 def _per_view(tau_plus: float | Tensor, z: Tensor) -> float | Tensor:
-    tau_plus = per_anchor_tau_plus(tau_plus, z[:, 0, 0])
+    tau_plus = per_anchor_tau_plus(tau_plus, z[:, 0, 0], "b")
     if isinstance(tau_plus, Tensor) and tau_plus.dim() > 0:
         return tau_plus.repeat_interleave(2)
     return tau_plus

@@ -1,13 +1,15 @@
 """What the loss modules share: their settings, the last step from statistics to a value, diagnostics."""
 
 import math
+import warnings
 from dataclasses import dataclass, fields, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.unlabeled import Kernel
+from debiased_contrastive.modules.inputs import check_logits, check_temperature
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus, log_negative_mean
 from debiased_contrastive.objectives.losses import debiased, reduced
 from debiased_contrastive.objectives.settings import (
@@ -22,8 +24,9 @@ from debiased_contrastive.objectives.statistics import Statistics
 
 @dataclass(frozen=True)
 class Options:
-    """The settings of a loss module, checked when it is made."""
+    """The settings of one call, checked."""
 
+    temperature: float | Tensor
     tau_plus: float | Tensor
     on_floor: OnFloor
     beta: float
@@ -34,27 +37,40 @@ class Options:
     reduction: Reduction
 
     def __post_init__(self) -> None:
+        check_temperature(self.temperature)
         check_tau_plus(self.tau_plus)
         check_choice("on_floor", self.on_floor, OnFloor)
         check_choice("kernel", self.kernel, Kernel)
         check_choice("reduction", self.reduction, Reduction)
         check_beta(self.beta)
         if not 0 <= self.relative_floor < 1:
-            raise ValueError(f"relative_floor must lie in [0, 1) (0 is off); got {self.relative_floor!r}")
+            raise ValueError(
+                f"relative_floor must lie in [0, 1); got {self.relative_floor!r}: 0 is off, 0.05 is a usual share"
+            )
         if self.relative_floor and self.normalize:
             raise ValueError(
                 "relative_floor is for normalize=False; unit vectors have the floor exp(-1/temperature): "
                 "leave relative_floor at 0 or pass normalize=False"
             )
 
-    def lower(self, temperature: float | Tensor, log_mean_unlabeled: Tensor) -> Tensor:
+    @property
+    def bound(self) -> float:
+        """No logit is larger than this, in absolute value."""
+        return 1 / check_temperature(self.temperature) if self.normalize else math.inf
+
+    def scale(self, like: Tensor) -> float | Tensor:
+        """1/t; a learnt temperature in the dtype and on the device of `like`."""
+        if isinstance(self.temperature, Tensor):
+            return 1 / self.temperature.reshape(()).to(like)
+        return 1 / self.temperature
+
+    def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
         """log of the floor: -1/t for unit vectors, else a share of the unlabeled mean, else -inf."""
-        if self.normalize:
-            like = log_mean_unlabeled
-            return torch.as_tensor(-1 / temperature, dtype=like.dtype, device=like.device)
+        like = log_mean_unlabeled
         if self.relative_floor:
-            return log_mean_unlabeled + math.log(self.relative_floor)
-        return log_mean_unlabeled.new_full((), -math.inf)
+            return like + math.log(self.relative_floor)
+        lower = -self.scale(like) if self.normalize else -math.inf
+        return torch.as_tensor(lower, dtype=like.dtype, device=like.device)
 
     def value(self, losses: Tensor, share: Share) -> Tensor:
         """The reduced loss; its mean over processes, and DDP's mean gradient, are those of the full batch."""
@@ -64,8 +80,18 @@ class Options:
         return loss * (share.weight if self.reduction == "mean" else len(share.sizes))
 
     def __str__(self) -> str:
-        """Name and value of each setting."""
-        return ", ".join(f"{field.name}={getattr(self, field.name)}" for field in fields(self))
+        """Name and value of each setting, in one line."""
+        return ", ".join(f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self))
+
+
+def options_of(
+    module: nn.Module, temperature: float | Tensor | None = None, tau_plus: float | Tensor | None = None
+) -> Options:
+    """The module's settings as they stand now, checked; those of the call take precedence."""
+    settings = {field.name: getattr(module, field.name) for field in fields(Options)}
+    settings |= {} if temperature is None else {"temperature": temperature}
+    settings |= {} if tau_plus is None else {"tau_plus": tau_plus}
+    return Options(**settings)
 
 
 @dataclass(frozen=True)
@@ -79,7 +105,7 @@ class Diagnostics:
     tau_cap_low: float
     """5 % quantile of the same: the largest tau_plus that leaves 95 % of the anchors off the floor."""
     mean_log_g: float
-    """Mean of log g, the estimated mean exponential over true negatives."""
+    """Mean of log g, the estimated mean exponential over true negatives; of the anchors whose g is not 0."""
     num_unlabeled: float
     """N, mean over anchors."""
     num_positives: float
@@ -87,37 +113,55 @@ class Diagnostics:
 
 
 @dataclass(frozen=True)
-class LastCall:
+class Record:
     """Kept by a module after each call; nothing is computed until somebody asks."""
 
     statistics: Statistics
     tau_plus: float | Tensor
     on_floor: OnFloor
+    number: int
+    """How many calls there were, this one included."""
 
 
 def losses_and_record(
-    statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor
-) -> tuple[Tensor, LastCall]:
+    statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor, last: Record | None
+) -> tuple[Tensor, Record]:
     """The loss of each anchor, and what `diagnostics_of` will need."""
+    check_logits(statistics)
     tensors = {name: value.detach() for name, value in vars(statistics).items() if isinstance(value, Tensor)}
-    detached = replace(statistics, **tensors)
-    return debiased(statistics, tau_plus, on_floor), LastCall(detached, tau_plus, on_floor)
+    record = Record(replace(statistics, **tensors), tau_plus, on_floor, 1 if last is None else last.number + 1)
+    _warn_if_dead(record)
+    return debiased(statistics, tau_plus, on_floor), record
 
 
 @torch.no_grad()
-def diagnostics_of(call: LastCall | None) -> Diagnostics:
+def diagnostics_of(record: Record | None) -> Diagnostics:
     """Look at the statistics that a call left behind."""
-    if call is None:
+    if record is None:
         raise RuntimeError("diagnostics describe the last call, there was none yet: call the loss first")
-    tau_cap = largest_tau_plus(call.statistics)
+    tau_cap = largest_tau_plus(record.statistics)
+    log_g = log_negative_mean(record.statistics, record.tau_plus, record.on_floor)
     return Diagnostics(
-        floored=float(floored_share(call.statistics, call.tau_plus)),
+        floored=float(floored_share(record.statistics, record.tau_plus)),
         tau_cap_median=_quantile(tau_cap, 0.5),
         tau_cap_low=_quantile(tau_cap, 0.05),
-        mean_log_g=float(log_negative_mean(call.statistics, call.tau_plus, call.on_floor).mean()),
-        num_unlabeled=_mean(call.statistics.num_unlabeled),
-        num_positives=_mean(call.statistics.num_positives),
+        mean_log_g=float(log_g[log_g > -math.inf].mean()),
+        num_unlabeled=_mean(record.statistics.num_unlabeled),
+        num_positives=_mean(record.statistics.num_positives),
     )
+
+
+def _warn_if_dead(record: Record) -> None:
+    """Say so where every anchor is clamped; asked at calls 1, 10, 100, ... since asking waits for the device."""
+    if record.on_floor != "clamp" or 10 ** (len(str(record.number)) - 1) != record.number:
+        return
+    if floored_share(record.statistics, record.tau_plus) == 1:
+        low = _quantile(largest_tau_plus(record.statistics), 0.05)
+        warnings.warn(
+            f"every anchor is on the floor (call {record.number}), so no gradient reaches the unlabeled samples: "
+            f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
+            stacklevel=4,
+        )
 
 
 def _mean(values: float | Tensor) -> float:
@@ -127,3 +171,9 @@ def _mean(values: float | Tensor) -> float:
 def _quantile(values: Tensor, share: float) -> float:
     # torch.quantile takes at most 16 million values, and sorts them all.
     return float(values.kthvalue(1 + math.floor(share * (len(values) - 1))).values)
+
+
+def _shown(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    return f"{value.item():.4g}" if value.numel() == 1 else f"tensor of {tuple(value.shape)}"

@@ -24,7 +24,9 @@ class NegativeQueue(nn.Module):
     def __init__(self, size: int, dim: int, *, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         if size < 1 or dim < 1:
-            raise ValueError(f"size and dim must be at least 1; got size={size}, dim={dim}")
+            raise ValueError(
+                f"size and dim must be at least 1; got size={size}, dim={dim}: 4096 keys of the projector's width"
+            )
         if not dtype.is_floating_point:
             raise ValueError(f"dtype must be floating-point; got {dtype}")
         self.register_buffer("storage", torch.zeros(size, dim, dtype=dtype))
@@ -64,13 +66,18 @@ class NegativeQueue(nn.Module):
         Call it after the backward of the loss that used `embeddings`.
         """
         self._check(keys, ids)
+        keys = keys.to(self.storage)
+        bad = ~keys.isfinite().all(1)
+        if bool(bad.any()):
+            raise ValueError(
+                f"keys must be finite in {keys.dtype}; got NaN or inf in {int(bad.sum())} of {len(keys)} rows: "
+                "the encoder diverged, or the queue needs a wider dtype"
+            )
         if ids is None:
             ids = torch.full((keys.shape[0],), -1, device=self.storage.device)
         keys, ids = keys[-self.size :], ids[-self.size :]
-        places = (
-            torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
-        )
-        self.storage[places] = keys.to(self.storage)
+        places = torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
+        self.storage[places] = keys
         self.stored_ids[places] = ids.to(self.stored_ids)
         self._pointer = (self._pointer + len(keys)) % self.size
         self._count = min(self.size, self._count + len(keys))
@@ -81,21 +88,23 @@ class NegativeQueue(nn.Module):
 
     def set_extra_state(self, state: Tensor) -> None:
         """Continue where the saved queue stood."""
-        self._pointer, self._count = (int(value) for value in state)
+        pointer, count = (int(value) for value in state)
+        if not (0 <= pointer < self.size and pointer <= count <= self.size):
+            raise ValueError(
+                f"the saved queue stands at place {pointer} with {count} keys, which does not fit a queue of "
+                f"{self.size}: make it with the size it was saved with"
+            )
+        self._pointer, self._count = pointer, count
 
     def _check(self, keys: Tensor, ids: Tensor | None) -> None:
         dim = self.storage.shape[1]
         if keys.dim() != 2 or keys.shape[1] != dim or not keys.is_floating_point():
             raise ValueError(
-                f"keys must be floating-point with shape (b, {dim}); got {keys.dtype} {tuple(keys.shape)}"
+                f"keys must be floating-point with shape (b, {dim}), as the queue was made for; got "
+                f"{keys.dtype} {tuple(keys.shape)}"
             )
         if ids is not None and (ids.shape != keys.shape[:1] or ids.is_floating_point()):
             raise ValueError(
                 f"ids must be integers, one for each of the {keys.shape[0]} keys; got {ids.dtype} "
-                f"{tuple(ids.shape)}"
-            )
-        bad = ~keys.isfinite().all(1)
-        if bool(bad.any()):
-            raise ValueError(
-                f"keys must be finite; got NaN or inf in {int(bad.sum())} of {keys.shape[0]} rows"
+                f"{tuple(ids.shape)}: pass the indices of the samples in their data set"
             )

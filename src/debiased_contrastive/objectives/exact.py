@@ -9,8 +9,8 @@ from torch import Tensor
 from debiased_contrastive.objectives.losses import reduced
 from debiased_contrastive.objectives.settings import Reduction, check_choice, check_tau_plus, working_dtype
 
-MAX_NUM_UNLABELED = 20
-"""Beyond it the alternating sum of Eq. 4 has lost every digit: its terms grow like ((1+tau)/(1-tau))^N."""
+LARGEST_GROWTH = 1e12
+"""Up to here the alternating sum of Eq. 4, whose terms grow like ((1+tau)/(1-tau))^N, keeps some digits."""
 
 
 def inclusion_exclusion_loss(
@@ -25,26 +25,30 @@ def inclusion_exclusion_loss(
 
     Relations: tau_plus = 0 is the biased loss; on average over samples it is the unbiased loss (Eq. 2).
     """
-    check_tau_plus(tau_plus)
     check_choice("reduction", reduction, Reduction)
-    n = unlabeled.shape[-1]
-    if positives.shape != unlabeled.shape or unlabeled.shape[:-1] != positive.shape:
+    _check_constant(tau_plus)
+    if positives.shape != unlabeled.shape or unlabeled.dim() != 2 or unlabeled.shape[:1] != positive.shape:
         raise ValueError(
             "Eq. 4 needs as many positives as unlabeled samples: positive (a,), unlabeled (a, N), positives "
             f"(a, N); got {tuple(positive.shape)}, {tuple(unlabeled.shape)}, {tuple(positives.shape)}"
         )
-    if not 1 <= n <= MAX_NUM_UNLABELED:
+    n = unlabeled.shape[1]
+    growth = ((1 + tau_plus) / (1 - tau_plus)) ** n
+    if n < 1 or growth > LARGEST_GROWTH:
         raise ValueError(
-            f"Eq. 4 needs 1 <= N <= {MAX_NUM_UNLABELED}; got {n}: use contrastive_loss for more samples"
+            f"Eq. 4 needs N >= 1 and ((1 + tau_plus) / (1 - tau_plus))^N <= {LARGEST_GROWTH:.0e}, beyond which it "
+            f"has no digits left; got N = {n}, {growth:.0e}: use contrastive_loss for more samples"
         )
     dtype = working_dtype(positive, unlabeled, positives)
-    positive, unlabeled, positives = positive.to(dtype), unlabeled.to(dtype), positives.to(dtype)
-    total = torch.zeros_like(positive)
+    # In double whatever came: the terms cancel.
+    s_plus, u, v = positive.double(), unlabeled.double(), positives.double()
+    _check_finite(s_plus, u, v)
+    total = torch.zeros_like(s_plus)
     for k in range(n + 1):
-        mixed = torch.cat([positives[:, :k], unlabeled[:, k:]], -1)
-        biased = -F.logsigmoid(positive - torch.logsumexp(mixed, -1))
+        mixed = torch.cat([v[:, :k], u[:, k:]], 1)
+        biased = -F.logsigmoid(s_plus - torch.logsumexp(mixed, 1))
         total = total + math.comb(n, k) * (-tau_plus) ** k * biased
-    return reduced(total / (1 - tau_plus) ** n, reduction)
+    return reduced((total / (1 - tau_plus) ** n).to(dtype), reduction)
 
 
 def asymptotic_loss(
@@ -63,15 +67,37 @@ def asymptotic_loss(
     Relations: `contrastive_loss` tends to it as N = Q and M grow (Theorem 3). It has no floor: expectations
     satisfy E_p e^s >= tau_plus E_p+ e^s, and numbers that do not are refused.
     """
-    check_tau_plus(tau_plus)
     check_choice("reduction", reduction, Reduction)
-    excess = math.log(tau_plus) + log_mean_positives - log_mean_unlabeled if tau_plus else None
-    if excess is not None and bool((excess >= 0).any()):
+    _check_constant(tau_plus)
+    if not 0 < num_negatives < math.inf:
+        raise ValueError(f"num_negatives, Q of Eq. 6, must be positive and finite; got {num_negatives}")
+    if not positive.shape == log_mean_unlabeled.shape == log_mean_positives.shape:
         raise ValueError(
-            "Eq. 6 needs E_p e^s > tau_plus E_p+ e^s, as p = tau_plus p+ + (1 - tau_plus) p- implies; got "
-            f"{int((excess >= 0).sum())} anchors where it fails: tau_plus is larger than the anchor's class"
+            "positive, log_mean_unlabeled and log_mean_positives must have the same shape (a,); got "
+            f"{tuple(positive.shape)}, {tuple(log_mean_unlabeled.shape)}, {tuple(log_mean_positives.shape)}"
         )
-    log_g = log_mean_unlabeled
-    if excess is not None:
+    dtype = working_dtype(positive, log_mean_unlabeled, log_mean_positives)
+    s_plus, log_g, log_v = (x.to(dtype) for x in (positive, log_mean_unlabeled, log_mean_positives))
+    _check_finite(s_plus, log_g, log_v)
+    if tau_plus:
+        excess = math.log(tau_plus) + log_v - log_g
+        if bool((excess >= 0).any()):
+            raise ValueError(
+                "Eq. 6 needs E_p e^s > tau_plus E_p+ e^s, as p = tau_plus p+ + (1 - tau_plus) p- implies; got "
+                f"{int((excess >= 0).sum())} anchors where it fails: tau_plus is larger than the anchor's class"
+            )
         log_g = log_g + torch.log(-torch.expm1(excess)) - math.log1p(-tau_plus)
-    return reduced(-F.logsigmoid(positive - log_g - math.log(num_negatives)), reduction)
+    return reduced(-F.logsigmoid(s_plus - log_g - math.log(num_negatives)), reduction)
+
+
+def _check_constant(tau_plus: float) -> None:
+    if isinstance(tau_plus, Tensor):
+        raise ValueError(
+            "tau_plus must be a float here; got a tensor: call it once for each value, or use contrastive_loss"
+        )
+    check_tau_plus(tau_plus)
+
+
+def _check_finite(*tensors: Tensor) -> None:
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+        raise ValueError("logits and log-means must be finite; got NaN or inf: every sample must be present")

@@ -12,7 +12,7 @@ from debiased_contrastive.objectives.settings import (
     Reduction,
     check_beta,
     check_choice,
-    check_tau_plus,
+    check_tensor,
     per_anchor_tau_plus,
     working_dtype,
 )
@@ -105,7 +105,7 @@ def decoupled_loss(
             "decoupled_loss needs at least one unlabeled sample for every anchor; got an anchor whose "
             "unlabeled logits are all -inf: drop that anchor"
         )
-    corrects = isinstance(tau_plus, Tensor) or tau_plus > 0
+    corrects = bool((tau_plus > 0).any()) if isinstance(tau_plus, Tensor) else tau_plus > 0
     if corrects and on_floor in ("clamp", "smooth") and bool((statistics.lower == -math.inf).any()):
         raise ValueError(
             f"decoupled_loss with on_floor={on_floor!r} needs a finite `lower`; got -inf, where the loss of "
@@ -124,7 +124,6 @@ def _checked(
     beta: float,
 ) -> tuple[Statistics, float | Tensor]:
     check_choice("on_floor", on_floor, OnFloor)
-    check_tau_plus(tau_plus)
     check_beta(beta)
     logits = {"positive": positive, "unlabeled": unlabeled}
     if positives is not None:
@@ -147,11 +146,13 @@ def _checked(
 
 
 def _check_logits(logits: dict[str, Tensor]) -> None:
+    for name, tensor in logits.items():
+        check_tensor(name, tensor)
     num_anchors = logits["positive"].shape[:1]
     for name, tensor in logits.items():
         wanted = 1 if name == "positive" else 2
         if not tensor.is_floating_point():
-            raise ValueError(f"{name} must hold floating-point logits; got dtype {tensor.dtype}")
+            raise ValueError(f"{name} must hold floating-point logits; got dtype {tensor.dtype}: use .float()")
         if tensor.dim() != wanted or tensor.shape[:1] != num_anchors or tensor.numel() == 0:
             letters = "(a,)" if wanted == 1 else "(a, n)" if name == "unlabeled" else "(a, m)"
             raise ValueError(
@@ -161,7 +162,7 @@ def _check_logits(logits: dict[str, Tensor]) -> None:
         if tensor.device != logits["positive"].device:
             raise ValueError(
                 f"all logits must be on one device; `positive` is on {logits['positive'].device}, "
-                f"{name} on {tensor.device}"
+                f"{name} on {tensor.device}: move them with .to(...)"
             )
 
 
@@ -176,7 +177,8 @@ def _check_values(statistics: Statistics) -> None:
         if bool(bad.any()):
             raise ValueError(
                 f"{name} must hold finite logits (-inf only for absent samples of `unlabeled` and "
-                f"`positives`); got NaN or inf in {int(bad.sum())} of {values.numel()} anchors"
+                f"`positives`); got NaN or inf in {int(bad.sum())} of {values.numel()} anchors: the encoder "
+                "diverged, or exponentials were passed instead of logits"
             )
     if bool((statistics.lower.isnan() | (statistics.lower == math.inf)).any()):
         raise ValueError("lower must be finite or -inf: it is the smallest logit possible; got NaN or +inf")
