@@ -13,6 +13,7 @@ from typing import Any
 import debiased_contrastive
 from benchmarks.contenders import CONTENDERS, FEATURES, TAU_PLUS, TEMPERATURE
 from benchmarks.measure import THREADS
+from benchmarks.table import markdown
 from benchmarks.targets import judged
 
 PAIRS = (256, 1024, 4096, 32768)
@@ -33,6 +34,7 @@ def main() -> None:
         print(f"{target['pairs']:>6}  {target['measure']}: {target['value']:.3g}, {verdict}")
     results = {"environment": environment, "settings": _settings(), "rows": rows, "targets": targets}
     _write(arguments.out, results)
+    print(f"\n{markdown(results)}\nwritten to {arguments.out}")
 
 
 def _rows(pairs: int) -> list[dict[str, Any]]:

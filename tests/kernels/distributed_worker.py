@@ -20,14 +20,45 @@ Call = Callable[[nn.Module, nn.Module, slice], Tensor]
 """Loss and encoder in, loss of the inputs in the slice out."""
 
 
+class Table(nn.Module):
+    """Embeddings that are parameters: their gradient is a sum over nothing, so no rounding hides in it."""
+
+    def __init__(self, views: Tensor) -> None:
+        super().__init__()
+        self.views = nn.Parameter(views.clone())
+
+    def forward(self, part: slice) -> Tensor:
+        return self.views[:, part]
+
+
+class Projection(nn.Module):
+    """A layer over fixed inputs, as encoders are."""
+
+    def __init__(self, views: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("views", views)
+        torch.manual_seed(0)
+        self.layer = nn.Linear(D, D, bias=False).to(views.dtype)
+
+    def forward(self, part: slice) -> Tensor:
+        assert isinstance(self.views, Tensor)
+        result: Tensor = self.layer(self.views[:, part])
+        return result
+
+
+def inputs(b: int, dtype: torch.dtype) -> Tensor:
+    """(3, b, D) views that resemble each other."""
+    generator = torch.Generator().manual_seed(b)
+    x = torch.randn(b, D, generator=generator, dtype=torch.float64)
+    return (x + 0.5 * torch.randn(3, b, D, generator=generator, dtype=torch.float64)).to(dtype)
+
+
 def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Module], dict[str, Any], Call]]:
     generator = torch.Generator().manual_seed(b)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
 
-    x = draw(b, D)
-    views = [x + 0.5 * draw(b, D) for _ in range(3)]
     queue, bank = draw(9, D), draw(b, 4, D)
     labels = torch.arange(b) % 3
     partly = torch.where(torch.arange(b) % 4 == 3, -1, labels)
@@ -36,7 +67,7 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
 
     def of_views(count: int, **codes: Tensor) -> Call:
         def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
-            z = encoder(torch.stack([view[part] for view in views[:count]]))
+            z = encoder(part)[:count]
             result: Tensor = loss(*z, **{name: code[part] for name, code in codes.items()})
             return result
 
@@ -44,7 +75,7 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
 
     def of_negatives(negatives: Callable[[slice], Tensor]) -> Call:
         def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
-            query, key = encoder(torch.stack([views[0][part], views[1][part]]))
+            query, key, _ = encoder(part)
             result: Tensor = loss(query, key, negatives(part))
             return result
 
@@ -78,19 +109,13 @@ def run(
     return [value.detach(), temperature.grad, *(p.grad for p in encoder.parameters() if p.grad is not None)]
 
 
-def compare(sizes: tuple[int, ...], rank: int, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
-    alone = nn.Linear(D, D, bias=False).to(dtype)
-    together = DistributedDataParallel(nn.Linear(D, D, bias=False).to(dtype))
-    together.module.load_state_dict(alone.state_dict())
+def compare(sizes: tuple[int, ...], rank: int, dtype: torch.dtype, encoder: type[Table] | type[Projection]) -> None:
     b, start = sum(sizes), sum(sizes[:rank])
+    alone = encoder(inputs(b, dtype))
+    together = DistributedDataParallel(encoder(inputs(b, dtype)))
     for name, make, settings, call in calls(b, dtype):
         want = run(alone, make, settings, call, slice(0, b))
-        gathering = {
-            **settings,
-            "gather_distributed": True,
-            "kernel": "tiled" if "labels" in name else "auto",
-        }
+        gathering = {**settings, "gather_distributed": True, "kernel": "tiled" if "labels" in name else "auto"}
         got = run(together, make, gathering, call, slice(start, start + sizes[rank]))
         for shared in got[:2]:  # DDP averages the encoder's gradient, nobody else's
             dist.all_reduce(shared)
@@ -119,7 +144,12 @@ def check_errors(world: int, rank: int) -> None:
     z = torch.randn(3, D)
     bad = torch.full((3, D), math.nan)
     expect(loss, (bad if rank == 0 else z, z), "view 0 has NaN" if rank == 0 else "process [0] refused its own")
-    expect(loss, (z, z), "tau_plus must lie" if rank == 0 else "process [0] refused its own", tau_plus=0.1 if rank else 1.0)
+    expect(
+        loss,
+        (z, z),
+        "tau_plus must lie" if rank == 0 else "process [0] refused its own",
+        tau_plus=0.1 if rank else 1.0,
+    )
     expect(loss, (0 if rank == 0 else z, z), "must be a torch.Tensor" if rank == 0 else "process [0] refused")
     if world > 1:
         mine = z.double() if rank == 0 else z
@@ -152,10 +182,11 @@ def work(rank: int, world: int, rendezvous: str) -> None:
     dist.init_process_group("gloo", f"file://{rendezvous}", rank=rank, world_size=world)
     equal, unequal = (4,) * world, tuple(range(2, 2 + world))[::-1]
     for dtype in TOLERANCE:
-        compare(equal, rank, dtype)
-        compare(unequal, rank, dtype)
+        compare(equal, rank, dtype, Table)
+        compare(unequal, rank, dtype, Table)
+    compare(unequal, rank, torch.float64, Projection)
     if world > 1:
-        compare((1,) * world, rank, torch.float64)  # the unlabeled samples of each are on other processes
+        compare((1,) * world, rank, torch.float64, Table)  # the unlabeled samples of each are elsewhere
     check_unreduced(unequal, rank)
     check_errors(world, rank)
     dist.destroy_process_group()
