@@ -11,7 +11,8 @@ torch.set_num_threads(1)
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("suite")
+settings.register_profile("mutant", settings.get_profile("suite"), max_examples=40)
+settings.load_profile("mutant" if "DEBIASED_MUTANT" in os.environ else "suite")
 
 
 def pytest_sessionstart() -> None:

@@ -21,6 +21,7 @@ ROOMS = {
     "negatives": {"objectives", "kernels", "negatives"},
     "modules": {"objectives", "kernels", "negatives", "modules"},
     "data": {"data"},
+    "views": {"views"},
 }
 EXTRAS = {"data": {"numpy", "PIL"}}
 """What a room may import beside torch and the standard library: the extra of its domain."""

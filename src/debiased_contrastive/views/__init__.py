@@ -1,0 +1,1 @@
+"""Augmentations of whole batches, with parameters of their own for each image."""
