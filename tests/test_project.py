@@ -22,6 +22,7 @@ ROOMS = {
     "modules": {"objectives", "kernels", "negatives", "modules"},
     "data": {"data"},
     "views": {"views"},
+    "training": {"training"},
 }
 EXTRAS = {"data": {"numpy", "PIL"}}
 """What a room may import beside torch and the standard library: the extra of its domain."""

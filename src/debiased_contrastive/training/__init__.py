@@ -1,0 +1,1 @@
+"""The loop, its checkpoints and exact resume."""

@@ -1,0 +1,29 @@
+"""Which samples a step sees, and with which random numbers: functions of seed and step, so nothing to save."""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+
+def generator_of(seed: int, *place: int | str) -> torch.Generator:
+    """A generator for one place of a run: the same for the same seed and place, unrelated otherwise."""
+    words = ":".join(map(str, (seed, *place)))
+    return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1)
+
+
+def steps_per_epoch(num_samples: int, batch: int) -> int:
+    """Number of whole batches in one pass over the data; the rest of it is dropped."""
+    if not 2 <= batch <= num_samples:
+        raise ValueError(
+            f"batch must lie between 2 and the number of samples, {num_samples}; got {batch}: a batch needs "
+            "other inputs, and at least one must be whole"
+        )
+    return num_samples // batch
+
+
+def indices_of(step: int, num_samples: int, batch: int, seed: int) -> Tensor:
+    """(batch,) the samples of a step: each epoch is a fresh permutation, cut into whole batches."""
+    epoch, place = divmod(step, steps_per_epoch(num_samples, batch))
+    order = torch.randperm(num_samples, generator=generator_of(seed, "order", epoch))
+    return order[place * batch : (place + 1) * batch]

@@ -1,0 +1,66 @@
+"""The run directory survives crashes, refuses to be overwritten, and needs no torch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from debiased_contrastive.runs import existing_run, new_run, write_atomically
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "run", {"tau_plus": 0.1, "classes": [1, 2]})
+    for step in range(4):
+        run.log(step, {"loss": 1 / (step + 1)})
+    again = existing_run(tmp_path / "run")
+    assert again.settings == {"tau_plus": 0.1, "classes": [1, 2]}
+    assert again.environment["versions"]["torch"]
+    assert [line["step"] for line in again.metrics()] == [0, 1, 2, 3]
+
+
+def test_a_torn_line_and_later_steps_are_forgotten(tmp_path: Path) -> None:
+    run = new_run(tmp_path, {})
+    for step in range(5):
+        run.log(step, {"loss": 0.5})
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "lo')
+    assert [line["step"] for line in run.metrics()] == [0, 1, 2, 3, 4]
+    run.forget_after(2)
+    run.log(3, {"loss": 0.25})
+    assert [(line["step"], line["loss"]) for line in run.metrics()] == [(0, 0.5), (1, 0.5), (2, 0.5), (3, 0.25)]
+
+
+def test_a_run_is_not_overwritten_and_what_is_none_is_refused(tmp_path: Path) -> None:
+    new_run(tmp_path, {})
+    with pytest.raises(ValueError, match="holds a run already: resume it, or choose another folder"):
+        new_run(tmp_path, {})
+    with pytest.raises(FileNotFoundError, match=r"holds no run: expected settings.json"):
+        existing_run(tmp_path / "other")
+    (tmp_path / "settings.json").write_text("{")
+    with pytest.raises(ValueError, match=r"settings.json is not JSON"):
+        _ = existing_run(tmp_path).settings
+
+
+def test_a_file_is_there_in_full_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_atomically(path, json.dumps([1]))
+    write_atomically(path, json.dumps([1, 2]))
+    assert json.loads(path.read_text()) == [1, 2]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
+
+
+def test_the_module_itself_does_not_import_torch() -> None:
+    script = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.find_spec('debiased_contrastive')\n"
+        "path = spec.submodule_search_locations[0] + '/runs.py'\n"
+        "runs = importlib.util.spec_from_file_location('runs', path)\n"
+        "module = importlib.util.module_from_spec(runs)\n"
+        "sys.modules['runs'] = module\n"
+        "runs.loader.exec_module(module)\n"
+        "print('torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
