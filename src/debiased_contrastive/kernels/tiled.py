@@ -170,27 +170,32 @@ def _gradients(
     d_columns = torch.zeros_like(columns) if columns is not None and columns_need_grad else None
     d_others = d_rows if plan.case == "self" else d_columns
     scratch = rows if only is not None else plan.scratch(rows, others)
+    room = plan.scratch(rows, others)
     for i, j, mirrored in plan.walk(rows, others):
         terms = plan.terms(rows, others, i, j, scratch) if only is None else only
-        d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j)
+        d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j, room)
         _propagate(d_logits, rows, others, d_rows, d_others if mirrored else None, i, j)
     return d_rows, d_columns
 
 
 def _d_logits(
-    plan: _Plan, terms: list[Tensor], weights: Tensor, out: Tensor, num_rows: int, i: slice, j: slice
+    plan: _Plan, terms: list[Tensor], weights: Tensor, out: Tensor, num_rows: int, i: slice, j: slice, room: Tensor
 ) -> Tensor:
-    """Derivative by one tile of logits: each term times the weights of its row and of its column."""
+    """Derivative by one tile of logits, in `room`: each term times the weights of its row and its column."""
     total: Tensor | None = None
     for k, of_scale in enumerate(terms):
         of_row, of_column = plan.sides(weights[k], num_rows)
         weight = of_row[i].unsqueeze(1)
+        part = room[: of_scale.numel()].view_as(of_scale) if k == 0 else torch.empty_like(of_scale)
         if plan.safe:
             # Not in place in `of_scale`, which may be kept for another backward.
-            part = weight * of_scale if of_column is None else (weight + of_column[j]).mul_(of_scale)
+            if of_column is None:
+                torch.mul(of_scale, weight, out=part)
+            else:
+                torch.add(weight, of_column[j], out=part).mul_(of_scale)
         else:
             out_row, out_column = plan.sides(out[k], num_rows)
-            part = torch.exp(of_scale - out_row[i].unsqueeze(1)).mul_(weight)
+            torch.sub(of_scale, out_row[i].unsqueeze(1), out=part).exp_().mul_(weight)
             if of_column is not None and out_column is not None:
                 part.add_(torch.exp(of_scale - out_column[j]).mul_(of_column[j]))
         total = part if total is None else total.add_(part)

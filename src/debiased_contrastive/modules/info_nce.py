@@ -15,7 +15,6 @@ from debiased_contrastive.modules.inputs import (
     check_shape,
     checked_codes,
     layout,
-    unit,
 )
 from debiased_contrastive.modules.objective import (
     Diagnostics,
@@ -213,7 +212,7 @@ def _checked_pair(
 def _prepared(given: dict[str, Tensor], options: Options) -> _Embeddings:
     z = cast(given)
     if options.normalize:
-        z = {name: unit(rows) for name, rows in z.items()}
+        z = {name: options.unit(rows) for name, rows in z.items()}
     # The scale rides on the queries, so that the product of a query and anything is a logit.
     return _Embeddings(**{**z, "query": z["query"] * options.scale(z["query"])})
 

@@ -127,18 +127,24 @@ def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def unit(z: Tensor, length: float = 1.0) -> Tensor:
     """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero."""
-    result: Tensor = _Unit.apply(z, length)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = _Unit.apply(z, length)  # type: ignore[no-untyped-call]
     return result
+
+
+def recorded_unit(z: Tensor, length: float = 1.0) -> Tensor:
+    """The same for autograd to record: slower, for those who differentiate twice or use torch.func."""
+    return _unit(z, length)[0]
 
 
 def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
     """The rows of that length, and how much longer they were."""
     # The result does not depend on the scale, so the one that keeps squares in range is a constant.
-    largest = torch.linalg.vector_norm(z.detach(), math.inf, -1, keepdim=True)
+    largest = z.detach().abs().amax(-1, keepdim=True)
     largest = torch.where(largest >= torch.finfo(z.dtype).tiny, largest, 1.0)
     z = z / largest
-    norm = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-    norm = torch.where(norm > 0, norm, 1.0) / length
+    squares = z.square().sum(-1, keepdim=True)
+    # Selected before the root: the derivative of one at 0 is infinite.
+    norm = torch.where(squares > 0, squares, 1.0).sqrt() / length
     return z / norm, norm * largest
 
 
@@ -146,17 +152,14 @@ class _Unit(torch.autograd.Function):
     """The plain formula with its derivative in one line, which takes half the time of the recorded one."""
 
     @staticmethod
-    def forward(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
-        return _unit(z, length)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: tuple[Tensor, Tensor]) -> None:
-        (z, ctx.length), (result, norm) = inputs, output
-        ctx.mark_non_differentiable(norm)
+    def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
+        result, norm = _unit(z, length)
         ctx.save_for_backward(z, result, norm)
+        ctx.length = length
+        return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         z, result, norm = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted: by the plain formula, recorded
             result, norm = _unit(z, ctx.length)

@@ -15,7 +15,6 @@ from debiased_contrastive.modules.inputs import (
     check_shape,
     checked_codes,
     layout,
-    unit,
 )
 from debiased_contrastive.modules.objective import (
     Diagnostics,
@@ -155,9 +154,9 @@ def _prepared(views: dict[str, Tensor], options: Options) -> Tensor:
     """(b, v, d) such that the product of two rows is their logit."""
     z = torch.stack(list(cast(views).values()), 1)
     scale = options.scale(z)
-    if isinstance(scale, Tensor):
-        return (unit(z) if options.normalize else z) * scale.sqrt()
-    return unit(z, scale**0.5) if options.normalize else z * scale**0.5
+    if options.normalize and not isinstance(scale, Tensor):
+        return options.unit(z, scale**0.5)
+    return (options.unit(z) if options.normalize else z) * scale**0.5
 
 
 def _statistics(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.unlabeled import Kernel
-from debiased_contrastive.modules.inputs import check_logits, check_temperature
+from debiased_contrastive.modules.inputs import check_logits, check_temperature, recorded_unit, unit
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus, log_negative_mean
 from debiased_contrastive.objectives.losses import debiased, reduced
 from debiased_contrastive.objectives.settings import (
@@ -57,6 +57,10 @@ class Options:
     def bound(self) -> float:
         """No logit is larger than this, in absolute value."""
         return 1 / check_temperature(self.temperature) if self.normalize else math.inf
+
+    def unit(self, z: Tensor, length: float = 1.0) -> Tensor:
+        """Rows of that length; by operations that can be differentiated again where the kernel can."""
+        return recorded_unit(z, length) if self.kernel == "dense" else unit(z, length)
 
     def scale(self, like: Tensor) -> float | Tensor:
         """1/t; a learnt temperature in the dtype and on the device of `like`."""
