@@ -11,6 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from debiased_contrastive.files import write_atomically
+
 SETTINGS, ENVIRONMENT, METRICS = "settings.json", "environment.json", "metrics.jsonl"
 
 
@@ -67,16 +69,6 @@ def existing_run(folder: Path) -> Run:
     if not (folder / SETTINGS).is_file():
         raise FileNotFoundError(f"{folder} holds no run: expected {SETTINGS} in it")
     return Run(folder)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file that is there in full or not at all."""
-    unfinished = path.with_name(f".{path.name}.tmp")
-    with unfinished.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
 
 
 def _read(path: Path) -> dict[str, Any]:

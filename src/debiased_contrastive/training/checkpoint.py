@@ -2,12 +2,13 @@
 
 import hashlib
 import io
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from debiased_contrastive.files import write_atomically
 
 KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
@@ -20,15 +21,9 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     """
     buffer = io.BytesIO()
     torch.save({"step": step, **state}, buffer)
-    content = buffer.getbuffer()
+    content = buffer.getvalue()
     path = folder / f"checkpoint-{step}.pt"
-    unfinished = folder / f".{path.name}.tmp"
-    with unfinished.open("wb") as file:
-        file.write(hashlib.sha256(content).digest())
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, path)
+    write_atomically(path, hashlib.sha256(content).digest() + content)
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return path

@@ -1,0 +1,1 @@
+"""Images to features: ResNets, a small network for CPUs, the projector, the momentum copy."""
