@@ -22,7 +22,7 @@ STATUS = Path("/proc/self/status")
 
 
 def rounds_at(pairs: int) -> int:
-    return next((rounds for most, rounds in ((256, 30), (1024, 10), (4096, 4)) if pairs <= most), 1)
+    return next((rounds for most, rounds in ((256, 100), (1024, 15), (4096, 4)) if pairs <= most), 1)
 
 
 def times(names: list[str], pairs: int) -> dict[str, dict[str, Any]]:
