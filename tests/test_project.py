@@ -22,6 +22,7 @@ ROOMS = {
     "modules": {"objectives", "kernels", "negatives", "modules"},
     "data": {"data"},
     "views": {"views"},
+    "evaluation": {"evaluation"},
     "encoders": {"encoders", "files"},
     "training": {"training", "files"},
     "files.py": set(),

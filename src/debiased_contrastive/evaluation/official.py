@@ -1,0 +1,137 @@
+"""Linear probe, protocol `official`: that of the released code, quirks included, for comparison."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from debiased_contrastive.evaluation.features import check_labels, top_hits, working_dtype
+
+
+@dataclass(frozen=True)
+class OfficialProbe:
+    """Accuracies on test, as shares from 0 to 1; top5 is None below six classes."""
+
+    last_top1: float
+    """After the last epoch."""
+    last_top5: float | None
+    best_top1: float
+    """The best of all epochs, which was chosen on test and therefore flatters."""
+    best_top5: float | None
+
+
+def official_probe(
+    encode: Callable[[Tensor], Tensor],
+    train_pixels: Tensor,
+    train_labels: Tensor,
+    test_pixels: Tensor,
+    test_labels: Tensor,
+    *,
+    augment: Callable[[Tensor, torch.Generator], Tensor],
+    prepare: Callable[[Tensor], Tensor],
+    num_classes: int | None = None,
+    batch_norm: Literal["train", "eval"] = "train",
+    epochs: int = 100,
+    batch_size: int = 512,
+    learning_rate: float = 1e-3,
+    weight_decay: float = 1e-6,
+    seed: int = 0,
+) -> OfficialProbe:
+    """Accuracy of a linear layer trained by Adam on the un-normalised features of augmented images.
+
+    encode = the encoder; a module is copied first, so that nothing happens to it. augment = train pixels to
+    its input, prepare = test pixels to its input. With batch_norm="train", as in the released code, batch
+    normalisation takes the statistics of each train batch, and test those that ran along; "eval" freezes it.
+    """
+    num_classes = _checked_classes(train_pixels, train_labels, test_pixels, test_labels, num_classes)
+    _check_settings(encode, batch_norm, epochs, batch_size)
+    if isinstance(encode, nn.Module):
+        encode = copy.deepcopy(encode)
+    generator = torch.Generator(train_pixels.device).manual_seed(seed)
+    layer = _linear_layer(_features(encode, prepare(test_pixels[:1]), training=False), num_classes, seed)
+    optimiser = torch.optim.Adam(layer, lr=learning_rate, weight_decay=weight_decay)
+    tests = []
+    for _ in range(epochs):
+        order = torch.randperm(len(train_pixels), generator=generator, device=train_pixels.device)
+        for rows in order.split(batch_size):
+            features = _features(encode, augment(train_pixels[rows], generator), training=batch_norm == "train")
+            _update(layer, optimiser, features, train_labels[rows.to(train_labels.device)])
+        tests.append(_tested(encode, layer, prepare, test_pixels.split(batch_size), test_labels))
+    top1, top5 = zip(*tests, strict=True)
+    few = num_classes < 6
+    return OfficialProbe(top1[-1], None if few else top5[-1], max(top1), None if few else max(top5))
+
+
+@torch.no_grad()
+def _features(encode: Callable[[Tensor], Tensor], images: Tensor, *, training: bool) -> Tensor:
+    if isinstance(encode, nn.Module):
+        encode.train(training)
+    features = encode(images).flatten(1)
+    return features.to(working_dtype(features))
+
+
+def _linear_layer(features: Tensor, num_classes: int, seed: int) -> list[Tensor]:
+    """Weight and bias as nn.Linear draws them, without touching the global generator."""
+    bound = features.shape[1] ** -0.5
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (num_classes, features.shape[1]), (num_classes,)
+    drawn = [torch.empty(shape).uniform_(-bound, bound, generator=generator) for shape in shapes]
+    return [tensor.to(features).requires_grad_() for tensor in drawn]
+
+
+@torch.enable_grad()
+def _update(layer: list[Tensor], optimiser: torch.optim.Optimizer, features: Tensor, labels: Tensor) -> None:
+    optimiser.zero_grad()
+    loss = F.cross_entropy(F.linear(features, *layer), labels.long().to(features.device))
+    torch.autograd.backward(loss)
+    optimiser.step()
+
+
+@torch.no_grad()
+def _tested(
+    encode: Callable[[Tensor], Tensor],
+    layer: list[Tensor],
+    prepare: Callable[[Tensor], Tensor],
+    batches: Sequence[Tensor],
+    labels: Tensor,
+) -> tuple[float, float]:
+    """Top-1 and top-5 accuracy on test."""
+    logits = torch.cat([F.linear(_features(encode, prepare(x), training=False), *layer) for x in batches])
+    labels = labels.long().to(logits.device)
+    top1, top5 = (int(top_hits(logits, labels, min(k, logits.shape[1]))) / len(labels) for k in (1, 5))
+    return top1, top5
+
+
+def _checked_classes(
+    train_pixels: Tensor,
+    train_labels: Tensor,
+    test_pixels: Tensor,
+    test_labels: Tensor,
+    num_classes: int | None,
+) -> int:
+    """The number of classes; raise unless both sets hold images with a label each."""
+    for name, pixels in (("train_pixels", train_pixels), ("test_pixels", test_pixels)):
+        if pixels.dim() < 2 or len(pixels) == 0:
+            raise ValueError(
+                f"{name} must hold at least one image, the first axis counting them; got shape "
+                f"{tuple(pixels.shape)}: stack them"
+            )
+    check_labels("train_labels", train_labels, len(train_pixels), num_classes)
+    check_labels("test_labels", test_labels, len(test_pixels), num_classes)
+    return num_classes or 1 + max(int(train_labels.max()), int(test_labels.max()))
+
+
+def _check_settings(encode: Callable[[Tensor], Tensor], batch_norm: str, epochs: int, batch_size: int) -> None:
+    if batch_norm not in ("train", "eval"):
+        raise ValueError(f"batch_norm must be 'train' or 'eval'; got {batch_norm!r}: the released code has 'train'")
+    if batch_norm == "train" and not isinstance(encode, nn.Module):
+        raise ValueError(
+            f"batch_norm='train' needs a module, which has a mode to set; got {type(encode).__name__}: pass the "
+            "module itself, or batch_norm='eval'"
+        )
+    if epochs < 1 or batch_size < 1:
+        raise ValueError(f"epochs and batch_size must be at least 1; got {epochs} and {batch_size}")
