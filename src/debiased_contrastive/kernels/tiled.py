@@ -162,10 +162,10 @@ def _gradients(
 ) -> tuple[Tensor, Tensor | None]:
     others = rows if columns is None else columns
     # A sum over nothing is log 0 and has no gradient; +inf makes each of its terms vanish.
-    out = torch.where(out == -math.inf, math.inf, out)
-    weights = grad * grad.new_tensor(plan.scales).unsqueeze(1)
+    out = out.nan_to_num(nan=math.nan, posinf=math.inf, neginf=math.inf)
+    weights = grad if plan.scales == (1.0,) else grad * grad.new_tensor(plan.scales).unsqueeze(1)
     if plan.safe:
-        weights *= torch.exp(-out)
+        weights = weights * torch.exp(-out)
     d_rows = torch.zeros_like(rows)
     d_columns = torch.zeros_like(columns) if columns is not None and columns_need_grad else None
     d_others = d_rows if plan.case == "self" else d_columns

@@ -126,7 +126,7 @@ class DebiasedInfoNCELoss(nn.Module):
             tau = 0.0 if labels is not None else per_anchor_tau_plus(options.tau_plus, z.query[:, 0], "b")
             if self.symmetric and isinstance(tau, Tensor) and tau.dim() > 0:
                 tau = tau.repeat(2)
-            losses, self._record = losses_and_record(statistics, tau, options.on_floor, self._record)
+            losses, self._record = losses_and_record(statistics, tau, options, self._record)
             return options.value(losses, share)
 
 

@@ -30,8 +30,7 @@ def check_embeddings(named: Mapping[str, Tensor]) -> None:
             )
     # A sum is finite only if every term is. One look at the device for all of them; who it was is asked
     # only if there is something to tell.
-    sums = torch.stack([z.detach().sum(dtype=working_dtype(z)) for z in named.values()])
-    if bool(sums.isfinite().all()):
+    if math.isfinite(sum(z.detach().sum(dtype=working_dtype(z)) for z in named.values())):
         return
     for name, z in named.items():
         rows = z.flatten(0, -2)
@@ -148,12 +147,26 @@ def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
     return z / norm, norm * largest
 
 
+def _squares_in_range(norm: Tensor) -> bool:
+    """Whether no norm is so small or so large that squares on the way to it lost digits."""
+    if norm.numel() == 0:
+        return True
+    margin: float = torch.finfo(norm.dtype).tiny ** 0.4
+    shortest, longest = (float(norm) for norm in norm.aminmax())
+    return margin < shortest and longest < 1 / margin
+
+
 class _Unit(torch.autograd.Function):
-    """The plain formula with its derivative in one line, which takes half the time of the recorded one."""
+    """The plain formula with its derivative in one line: a third of the recorded one's time."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
-        result, norm = _unit(z, length)
+        norm: Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
+        if _squares_in_range(norm):
+            norm /= length
+            result = z / norm
+        else:
+            result, norm = _unit(z, length)
         ctx.save_for_backward(z, result, norm)
         ctx.length = length
         return result

@@ -124,7 +124,7 @@ class DebiasedNTXentLoss(nn.Module):
             z = _prepared(views, options)
             statistics = _statistics(z, share, options, labels, positive_labels)
             tau = 0.0 if labels is not None else _per_view(options.tau_plus, z)
-            losses, self._record = losses_and_record(statistics, tau, options.on_floor, self._record)
+            losses, self._record = losses_and_record(statistics, tau, options, self._record)
             if options.reduction == "none":
                 # Inside, the two views of an input are neighbours; outside, view 0 comes first.
                 losses = losses.view(-1, 2).T.flatten()

@@ -21,6 +21,9 @@ from debiased_contrastive.objectives.settings import (
 )
 from debiased_contrastive.objectives.statistics import Statistics
 
+HARMLESS = 1e30
+"""Logits of finite embeddings that are bounded by this are finite, and need no look."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -128,14 +131,16 @@ class Record:
 
 
 def losses_and_record(
-    statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor, last: Record | None
+    statistics: Statistics, tau_plus: float | Tensor, options: Options, last: Record | None
 ) -> tuple[Tensor, Record]:
     """The loss of each anchor, and what `diagnostics_of` will need."""
-    check_logits(statistics)
+    if not options.bound < HARMLESS:
+        check_logits(statistics)
     tensors = {name: value.detach() for name, value in vars(statistics).items() if isinstance(value, Tensor)}
-    record = Record(replace(statistics, **tensors), tau_plus, on_floor, 1 if last is None else last.number + 1)
+    number = 1 if last is None else last.number + 1
+    record = Record(replace(statistics, **tensors), tau_plus, options.on_floor, number)
     _warn_if_dead(record)
-    return debiased(statistics, tau_plus, on_floor), record
+    return debiased(statistics, tau_plus, options.on_floor), record
 
 
 @torch.no_grad()
