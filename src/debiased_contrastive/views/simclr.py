@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,17 +60,40 @@ class SimCLRViews:
         All random numbers come from `generator`, which lives on the CPU, so that they are the same
         on every device.
         """
-        b, channels, height, width = pixels.shape
+        b, _, height, width = pixels.shape
+        return self.applied(pixels, self.drawn(count, b, height, width, generator))
+
+    def drawn(self, count: int, b: int, height: int, width: int, generator: torch.Generator) -> "Drawn":
+        """What will happen to each of b images of that size in each of `count` views."""
+        n = count * b
+        low, high = self._jitter_bounds()
+        sigma_low, sigma_high = self.blur_sigma
+        flat = Drawn(
+            boxes=crop_boxes(n, height, width, scale=self.scale, ratio=self.ratio, generator=generator),
+            flipped=_chosen(n, self.flip, generator),
+            jittered=_chosen(n, self.jitter_probability, generator),
+            order=torch.rand(n, len(_JITTER), generator=generator).argsort(1),
+            factors=low + (high - low) * torch.rand(n, len(_JITTER), generator=generator),
+            gray=_chosen(n, self.grayscale_probability, generator),
+            blurred=_chosen(n, self.blur_probability, generator),
+            sigma=sigma_low + (sigma_high - sigma_low) * torch.rand(n, generator=generator),
+        )
+        return Drawn(*(values.unflatten(0, (count, b)) for values in flat))
+
+    def applied(self, pixels: Tensor, drawn: "Drawn") -> Tensor:
+        """(v, b, c, size, size) normalised views of (b, c, h, w) pixels, as drawn."""
+        channels = pixels.shape[1]
         if channels != len(self.mean):
             raise ValueError(f"images must have {len(self.mean)} channels, as mean and std have; got {channels}")
-        n = count * b
-        boxes = crop_boxes(n, height, width, scale=self.scale, ratio=self.ratio, generator=generator)
-        flipped = _chosen(n, self.flip, generator)
-        images = cropped((pixels.float() / 255).repeat(count, 1, 1, 1), boxes, self.size, flipped)
-        self._jitter_(images, generator)
-        self._gray_(images, generator)
-        self._blur_(images, generator)
-        return self.normalised(images).view(count, b, channels, self.size, self.size)
+        count, b = drawn.flipped.shape
+        if b != len(pixels):
+            raise ValueError(f"drawn must be for as many images as there are; got {b} for {len(pixels)}")
+        flat = Drawn(*(values.flatten(0, 1) for values in drawn))
+        images = cropped((pixels.float() / 255).repeat(count, 1, 1, 1), flat.boxes, self.size, flat.flipped)
+        self._jitter_(images, flat)
+        _gray_(images, flat)
+        self._blur_(images, flat)
+        return self.normalised(images).unflatten(0, (count, b))
 
     def normalised(self, images: Tensor) -> Tensor:
         """Images in [0, 1] with the data's mean and standard deviation taken out."""
@@ -77,31 +101,52 @@ class SimCLRViews:
         std = torch.tensor(self.std, device=images.device).view(-1, 1, 1)
         return (images - mean) / std
 
-    def _jitter_(self, images: Tensor, generator: torch.Generator) -> None:
-        n = len(images)
-        apply = _chosen(n, self.jitter_probability, generator)
-        # Each image has its own order of the four, so each round has a group of images for each.
-        order = torch.rand(n, 4, generator=generator).argsort(1)
+    def _jitter_bounds(self) -> tuple[Tensor, Tensor]:
         centre = torch.tensor([1.0, 1.0, 1.0, 0.0])
         low = (centre - torch.tensor(self.jitter)).maximum(torch.tensor([0.0, 0.0, 0.0, -0.5]))
-        high = centre + torch.tensor(self.jitter)
-        factors = (low + (high - low) * torch.rand(n, 4, generator=generator)).to(images)
-        for position in range(4):
+        return low, centre + torch.tensor(self.jitter)
+
+    def _jitter_(self, images: Tensor, drawn: "Drawn") -> None:
+        factors = drawn.factors.to(images)
+        # Each image has its own order of the four, so each round has a group of images for each.
+        for position in range(len(_JITTER)):
             for kind, operation in enumerate(_JITTER):
                 if self.jitter[kind]:
-                    group = (apply & (order[:, position] == kind)).nonzero()[:, 0].to(images.device)
+                    group = _places(drawn.jittered & (drawn.order[:, position] == kind), images)
                     images[group] = operation(images[group], factors[group, kind])
 
-    def _gray_(self, images: Tensor, generator: torch.Generator) -> None:
-        group = _chosen(len(images), self.grayscale_probability, generator).nonzero()[:, 0].to(images.device)
-        images[group] = grayscale(images[group]).expand(-1, images.shape[1], -1, -1)
+    def _blur_(self, images: Tensor, drawn: "Drawn") -> None:
+        group = _places(drawn.blurred, images)
+        images[group] = blurred(images[group], drawn.sigma.to(images)[group], self.blur_kernel)
 
-    def _blur_(self, images: Tensor, generator: torch.Generator) -> None:
-        apply = _chosen(len(images), self.blur_probability, generator)
-        low, high = self.blur_sigma
-        sigma = (low + (high - low) * torch.rand(len(images), generator=generator)).to(images)
-        group = apply.nonzero()[:, 0].to(images.device)
-        images[group] = blurred(images[group], sigma[group], self.blur_kernel)
+
+class Drawn(NamedTuple):
+    """The random part of v views of b images, on the CPU; each entry is (v, b) or (v, b, k)."""
+
+    boxes: Tensor
+    """Top, left, height and width of the crop."""
+    flipped: Tensor
+    jittered: Tensor
+    order: Tensor
+    """Which of brightness, contrast, saturation and hue comes first, second, third and last."""
+    factors: Tensor
+    """Of each of the four."""
+    gray: Tensor
+    blurred: Tensor
+    sigma: Tensor
+
+    def of(self, images: slice) -> "Drawn":
+        """The part that belongs to some of the images, so that processes can share a batch."""
+        return Drawn(*(values[:, images] for values in self))
+
+
+def _gray_(images: Tensor, drawn: Drawn) -> None:
+    group = _places(drawn.gray, images)
+    images[group] = grayscale(images[group]).expand(-1, images.shape[1], -1, -1)
+
+
+def _places(mask: Tensor, images: Tensor) -> Tensor:
+    return mask.nonzero()[:, 0].to(images.device)
 
 
 def _chosen(count: int, probability: float, generator: torch.Generator) -> Tensor:
