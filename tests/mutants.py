@@ -93,7 +93,7 @@ MUTANTS = [
     Mutant("modules/inputs.py", "torch.addcmul(grad, result, radial, value=-1) / norm", "grad / norm", "normalisation without its projection"),
     Mutant("negatives/queue.py", "self._pointer = (self._pointer + len(keys)) % self.size", "self._pointer = self._pointer", "the queue does not move on"),
     Mutant("negatives/queue.py", "return torch.tensor([self._pointer, self._count])", "return torch.tensor([0, self._count])", "the queue's place lost on resume"),
-    Mutant("negatives/queue.py", "keys[-self.size :], ids[-self.size :]", "keys[: self.size], ids[: self.size]", "the oldest of a large batch kept"),
+    Mutant("negatives/queue.py", "keys = keys[-self.size :]", "keys = keys[: self.size]", "the oldest of a large batch kept"),
 ]  # fmt: skip
 
 

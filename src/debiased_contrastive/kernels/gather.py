@@ -114,6 +114,16 @@ def check_batch(share: Share) -> None:
         )
 
 
+@torch.no_grad()
+def gathered_rows(local: Tensor) -> Tensor:
+    """The rows of all processes, as many on each, in the order of their ranks, without a gradient."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return local.detach()
+    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, local.contiguous())
+    return torch.cat(parts)
+
+
 def gathered(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
     """The rows of all processes in the order of their ranks."""
     if share.is_alone:

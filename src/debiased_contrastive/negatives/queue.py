@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 
 class NegativeQueue(nn.Module):
-    """The last `size` keys, with sample ids; empty at the start, exact after a resume.
+    """The last `size` keys, with sample ids and labels; empty at the start, exact after a resume.
 
     >>> queue = NegativeQueue(size=4, dim=2)
     >>> queue.enqueue(torch.eye(2), ids=torch.tensor([7, 8]))
@@ -13,13 +13,15 @@ class NegativeQueue(nn.Module):
     (tensor([[1., 0.],
             [0., 1.]]), tensor([7, 8]))
 
-    Everything is in `state_dict`: storage, ids, pointer and count. Give `embeddings` to
+    Everything is in `state_dict`: storage, ids, labels, pointer and count. Give `embeddings` to
     `DebiasedInfoNCELoss` as `negatives`, and `ids` as `negative_ids` so that an anchor does not meet
-    its own stale copy. Under several processes enqueue the same keys everywhere, gathered first.
+    its own stale copy; `labels`, for the unbiased oracle, as `negative_labels`. Under several processes
+    enqueue the same keys everywhere, gathered first.
     """
 
     storage: Tensor
     stored_ids: Tensor
+    stored_labels: Tensor
 
     def __init__(self, size: int, dim: int, *, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -31,6 +33,7 @@ class NegativeQueue(nn.Module):
             raise ValueError(f"dtype must be floating-point; got {dtype}")
         self.register_buffer("storage", torch.zeros(size, dim, dtype=dtype))
         self.register_buffer("stored_ids", torch.full((size,), -1))
+        self.register_buffer("stored_labels", torch.full((size,), -1))
         # Plain integers, so that slicing never waits for a device.
         self._pointer = 0
         self._count = 0
@@ -55,17 +58,22 @@ class NegativeQueue(nn.Module):
         return self.stored_ids[: self._count]
 
     @property
+    def labels(self) -> Tensor:
+        """(k,) their labels, -1 where none was given."""
+        return self.stored_labels[: self._count]
+
+    @property
     def valid(self) -> Tensor:
         """(size,) which places hold a key."""
         return torch.arange(self.size, device=self.storage.device) < self._count
 
     @torch.no_grad()
-    def enqueue(self, keys: Tensor, ids: Tensor | None = None) -> None:
+    def enqueue(self, keys: Tensor, ids: Tensor | None = None, labels: Tensor | None = None) -> None:
         """Store (b, d) keys, any b, in place of the oldest; of more than `size` the last are kept.
 
         Call it after the backward of the loss that used `embeddings`.
         """
-        self._check(keys, ids)
+        self._check(keys, ids=ids, labels=labels)
         keys = keys.to(self.storage)
         bad = ~keys.isfinite().all(1)
         if bool(bad.any()):
@@ -73,12 +81,11 @@ class NegativeQueue(nn.Module):
                 f"keys must be finite in {keys.dtype}; got NaN or inf in {int(bad.sum())} of {len(keys)} rows: "
                 "the encoder diverged, or the queue needs a wider dtype"
             )
-        if ids is None:
-            ids = torch.full((keys.shape[0],), -1, device=self.storage.device)
-        keys, ids = keys[-self.size :], ids[-self.size :]
+        keys = keys[-self.size :]
         places = torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
         self.storage[places] = keys
-        self.stored_ids[places] = ids.to(self.stored_ids)
+        for stored, codes in ((self.stored_ids, ids), (self.stored_labels, labels)):
+            stored[places] = -1 if codes is None else codes[-self.size :].to(stored)
         self._pointer = (self._pointer + len(keys)) % self.size
         self._count = min(self.size, self._count + len(keys))
 
@@ -96,15 +103,16 @@ class NegativeQueue(nn.Module):
             )
         self._pointer, self._count = pointer, count
 
-    def _check(self, keys: Tensor, ids: Tensor | None) -> None:
+    def _check(self, keys: Tensor, **codes: Tensor | None) -> None:
         dim = self.storage.shape[1]
         if keys.dim() != 2 or keys.shape[1] != dim or not keys.is_floating_point():
             raise ValueError(
                 f"keys must be floating-point with shape (b, {dim}), as the queue was made for; got "
                 f"{keys.dtype} {tuple(keys.shape)}"
             )
-        if ids is not None and (ids.shape != keys.shape[:1] or ids.is_floating_point()):
-            raise ValueError(
-                f"ids must be integers, one for each of the {keys.shape[0]} keys; got {ids.dtype} "
-                f"{tuple(ids.shape)}: pass the indices of the samples in their data set"
-            )
+        for name, values in codes.items():
+            if values is not None and (values.shape != keys.shape[:1] or values.is_floating_point()):
+                raise ValueError(
+                    f"{name} must be integers, one for each of the {keys.shape[0]} keys; got {values.dtype} "
+                    f"{tuple(values.shape)}: pass those of the samples whose keys they are"
+                )

@@ -8,8 +8,13 @@ from torch import Tensor
 
 def generator_of(seed: int, *place: int | str) -> torch.Generator:
     """A generator for one place of a run: the same for the same seed and place, unrelated otherwise."""
+    return torch.Generator().manual_seed(seed_of(seed, *place))
+
+
+def seed_of(seed: int, *place: int | str) -> int:
+    """A seed for one place of a run, as `generator_of`."""
     words = ":".join(map(str, (seed, *place)))
-    return torch.Generator().manual_seed(int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1)
+    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1
 
 
 def steps_per_epoch(num_samples: int, batch: int) -> int:

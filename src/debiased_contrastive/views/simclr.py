@@ -93,7 +93,8 @@ class SimCLRViews:
         self._jitter_(images, flat)
         _gray_(images, flat)
         self._blur_(images, flat)
-        return self.normalised(images).unflatten(0, (count, b))
+        result: Tensor = self.normalised(images).unflatten(0, (count, b))
+        return result
 
     def normalised(self, images: Tensor) -> Tensor:
         """Images in [0, 1] with the data's mean and standard deviation taken out."""

@@ -1,0 +1,1 @@
+"""Where data, views, encoders, methods, training and evaluation meet: settings, presets, whole experiments."""

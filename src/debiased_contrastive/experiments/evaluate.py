@@ -1,0 +1,121 @@
+"""A trained run to numbers: probes, neighbours, geometry and a map of its test images."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from debiased_contrastive.data.images import Images
+from debiased_contrastive.encoders.export import load_encoder_weights
+from debiased_contrastive.encoders.resnet import ResNet
+from debiased_contrastive.encoders.small import SmallConvNet
+from debiased_contrastive.evaluation.geometry import alignment, same_class_similarity, uniformity
+from debiased_contrastive.evaluation.knn import knn_accuracy
+from debiased_contrastive.evaluation.linear import linear_probe
+from debiased_contrastive.evaluation.mean_classifier import mean_classifier
+from debiased_contrastive.evaluation.official import official_probe
+from debiased_contrastive.experiments.features import features_of
+from debiased_contrastive.experiments.images import probe_images
+from debiased_contrastive.experiments.networks import encoder_of
+from debiased_contrastive.experiments.settings import Settings, from_json
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.runs import Run
+from debiased_contrastive.training.order import generator_of, seed_of
+
+EVALUATION, TSNE = "evaluation.json", "tsne.json"
+SHOWN = 2000
+"""Test images on the map, at most."""
+
+
+def evaluated(
+    run: Run, *, official: bool = False, say: Callable[[str], None] = lambda _what: None
+) -> dict[str, Any]:
+    """Probe the run's encoder, and write what was found to the run directory.
+
+    official: also train the probe of the released code, on augmented images, which takes as long as an
+    epoch of training for each of its hundred.
+    """
+    settings, encoder = trained_encoder(run.folder)
+    train, test = probe_images(settings.data)
+    assert train.labels is not None
+    assert test.labels is not None
+    device = torch.device("cpu") if not torch.cuda.is_available() else torch.device("cuda")
+    encoder.to(device)
+    say("features")
+    sets = [features_of(encoder, images, settings.views, device) for images in (train, test)]
+    labelled = (sets[0], train.labels, sets[1], test.labels)
+    say("linear probe")
+    found: dict[str, Any] = {"linear": asdict(linear_probe(*labelled))}
+    say("neighbours and geometry")
+    found["knn"] = knn_accuracy(*labelled)
+    found["mean_classifier"] = asdict(mean_classifier(*labelled))
+    found |= _geometry(encoder, settings, test, sets[1], device)
+    if official:
+        say("the released code's probe")
+        found["official"] = asdict(_official(encoder, settings, train, test, device))
+    say("t-SNE")
+    write_atomically(run.folder / TSNE, json.dumps(_map(sets[1], test, settings.seed)) + "\n")
+    write_atomically(run.folder / EVALUATION, json.dumps(found, indent=2) + "\n")
+    return found
+
+
+def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet]:
+    """The settings of a finished run and its encoder, in evaluation mode."""
+    if not (folder / "encoder.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
+    settings = from_json(json.loads((folder / "settings.json").read_text(encoding="utf-8")))
+    encoder = encoder_of(settings.encoder, len(settings.views.mean))
+    load_encoder_weights(folder, encoder)
+    return settings, encoder.eval()
+
+
+def _geometry(
+    encoder: ResNet | SmallConvNet, settings: Settings, test: Images, features: Tensor, device: torch.device
+) -> dict[str, float]:
+    """Alignment of two views of each test image; uniformity and class similarity of the images themselves."""
+    assert test.labels is not None
+    views = settings.views(test.pixels.to(device), 2, generator_of(settings.seed, "alignment"))
+    with torch.no_grad():
+        z0, z1 = (torch.cat([encoder(part) for part in view.split(512)]) for view in views)
+    similarity = asdict(same_class_similarity(features, test.labels))
+    return {"alignment": alignment(z0, z1), "uniformity": uniformity(features), **similarity}
+
+
+def _official(
+    encoder: ResNet | SmallConvNet, settings: Settings, train: Images, test: Images, device: torch.device
+) -> Any:
+    assert train.labels is not None
+    assert test.labels is not None
+    views = settings.views
+    # The released code normalises test images and leaves their size as it is.
+    return official_probe(
+        encoder,
+        train.pixels.to(device),
+        train.labels.to(device),
+        test.pixels.to(device),
+        test.labels.to(device),
+        augment=lambda pixels, generator: views(pixels, 1, generator)[0],
+        prepare=lambda pixels: views.normalised(pixels.float() / 255),
+        seed=settings.seed,
+    )
+
+
+def _map(features: Tensor, test: Images, seed: int) -> dict[str, Any]:
+    """t-SNE of the cosine geometry, of the first images; None of the labels is seen by it."""
+    from sklearn import manifold
+
+    assert test.labels is not None
+    shown = torch.randperm(len(features), generator=generator_of(0, "map"))[:SHOWN].sort().values
+    points = torch.nn.functional.normalize(features[shown])
+    perplexity = min(30.0, (len(points) - 1) / 3)
+    made = manifold.TSNE(metric="cosine", perplexity=perplexity, random_state=seed_of(seed, "t-SNE") % 2**32)
+    flat = made.fit_transform(points.numpy())
+    return {
+        "points": [[round(float(value), 3) for value in point] for point in flat],
+        "labels": test.labels[shown].tolist(),
+        "class_names": list(test.class_names),
+    }

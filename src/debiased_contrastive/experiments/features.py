@@ -1,0 +1,45 @@
+"""Images to the features of a frozen encoder."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.data.folder import FolderImages
+from debiased_contrastive.data.images import Images
+from debiased_contrastive.views.crop import cropped
+from debiased_contrastive.views.simclr import SimCLRViews
+
+BATCH = 512
+
+
+@torch.no_grad()
+def features_of(
+    encoder: nn.Module,
+    images: Images | FolderImages,
+    views: SimCLRViews,
+    device: torch.device,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """(n, d) features in evaluation mode, on the CPU, of whole images at the size that was trained on."""
+    was_training = encoder.training
+    encoder.eval()
+    parts = []
+    batches = torch.arange(len(images)).split(BATCH)
+    pixels = images.prefetched(batches) if isinstance(images, FolderImages) else map(images.batch, batches)
+    for batch in pixels:
+        parts.append(encoder(prepared(batch.to(device), views)).float().cpu())
+        if on_progress is not None:
+            on_progress(sum(map(len, parts)), len(images))
+    encoder.train(was_training)
+    return torch.cat(parts)
+
+
+def prepared(pixels: Tensor, views: SimCLRViews) -> Tensor:
+    """(b, c, size, size) whole images, resized and normalised as the views are."""
+    images = pixels.float() / 255
+    b, _, height, width = images.shape
+    if (height, width) != (views.size, views.size):
+        box = torch.tensor([0.0, 0.0, height, width], device=images.device)
+        images = cropped(images, box.expand(b, 4), views.size)
+    return views.normalised(images)

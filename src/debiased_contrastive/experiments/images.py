@@ -1,0 +1,94 @@
+"""The images that settings name: to train on, and to probe with."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from debiased_contrastive.data.cifar10 import cifar10
+from debiased_contrastive.data.download import CIFAR10, STL10, fetch
+from debiased_contrastive.data.fashion import fashion_mnist_mini
+from debiased_contrastive.data.folder import FolderImages, image_folder
+from debiased_contrastive.data.images import Images
+from debiased_contrastive.data.stl10 import stl10
+from debiased_contrastive.experiments.settings import Data
+from debiased_contrastive.training.order import generator_of
+
+Progress: TypeAlias = Callable[[int, int], None]
+VARIABLE = "DEBIASED_DATA"
+
+_OFFICIAL = {"cifar10": CIFAR10, "stl10": STL10}
+
+
+def training_images(data: Data) -> Images | FolderImages:
+    """The images to train on."""
+    if data.name == "folder":
+        return _chosen(image_folder(root_of(data), data.folder_size), data, data.per_class)
+    return _chosen(_official(data, "train+unlabeled" if data.name == "stl10" else "train"), data, data.per_class)
+
+
+def probe_images(data: Data) -> tuple[Images, Images]:
+    """Train and test images with labels."""
+    if data.name != "folder":
+        train = _chosen(_official(data, "train"), data, data.per_class)
+        return _in_memory(train), _in_memory(_chosen(_official(data, "test"), data, None))
+    if data.test_root is None:
+        raise ValueError(
+            "a probe on a folder needs test images, none are known: pass --data.test-root DIR when training"
+        )
+    sets = [_in_memory(_chosen(image_folder(root, data.folder_size), data, limit))
+            for root, limit in ((root_of(data), data.per_class), (data.test_root, None))]  # fmt: skip
+    if sets[0].labels is None or sets[0].class_names != sets[1].class_names:
+        raise ValueError(
+            "a probe needs the same class folders to train and to test; got "
+            f"{list(sets[0].class_names)} and {list(sets[1].class_names)}"
+        )
+    return sets[0], sets[1]
+
+
+def download(data: Data, on_progress: Progress | None = None) -> Path:
+    """Fetch the official archive of the settings' data to its root."""
+    if data.name not in _OFFICIAL:
+        raise ValueError(f"--download is for {' and '.join(_OFFICIAL)}; got {data.name}: leave it out")
+    return fetch(_OFFICIAL[data.name], root_of(data), on_progress)
+
+
+def root_of(data: Data) -> Path:
+    """The folder with the data, by setting or by variable."""
+    root = data.root or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    if root is None:
+        raise ValueError(f"{data.name} needs to know where its images are: pass --data.root DIR or set {VARIABLE}")
+    return root
+
+
+def known_labels(labels: Tensor, share: float, seed: int) -> Tensor:
+    """The labels of a share of each class, at least one of each, and -1 for the rest."""
+    result = torch.full_like(labels, -1)
+    generator = generator_of(seed, "known labels")
+    for label in labels[labels >= 0].unique().tolist():
+        places = (labels == label).nonzero()[:, 0]
+        count = max(1, round(share * len(places)))
+        result[places[torch.randperm(len(places), generator=generator)[:count]]] = label
+    return result
+
+
+def _official(data: Data, split: str) -> Images:
+    if data.name == "fashion":
+        return fashion_mnist_mini(split)  # type: ignore[arg-type]
+    return (cifar10 if data.name == "cifar10" else stl10)(root_of(data), split)  # type: ignore[arg-type]
+
+
+def _chosen(images: Images | FolderImages, data: Data, per_class: int | None) -> Images | FolderImages:
+    if not data.classes and per_class is None:
+        return images
+    return images.only(data.classes or range(len(images.class_names)), per_class)
+
+
+def _in_memory(images: Images | FolderImages) -> Images:
+    if isinstance(images, Images):
+        return images
+    with images:
+        return Images(images.batch(torch.arange(len(images))), images.labels, images.class_names)

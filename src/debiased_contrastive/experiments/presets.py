@@ -1,0 +1,58 @@
+"""Named settings: a demonstration for two cores, the same question on CIFAR10, the paper's experiments."""
+
+from dataclasses import dataclass, replace
+
+from debiased_contrastive.experiments.settings import Data, Encoder, Objective, Settings, Training
+from debiased_contrastive.views.simclr import SimCLRViews
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Settings with a line that says what they are."""
+
+    what: str
+    settings: Settings
+
+
+_FASHION_VIEWS = SimCLRViews(size=28, scale=(0.3, 1.0), blur_probability=0.0, mean=(0.286,), std=(0.353,))
+_SMALL = Encoder(name="small", width=32, hidden_dim=256, out_dim=128)
+
+_PRESETS = {
+    "demo": Preset(
+        "the Fashion-MNIST subset inside the package, small encoder; under a minute on two cores",
+        Settings(
+            data=Data("fashion"),
+            views=_FASHION_VIEWS,
+            encoder=_SMALL,
+            training=Training(epochs=30, batch=256, knn_every=5),
+        ),
+    ),
+    "cifar10-small": Preset(
+        "five classes of CIFAR10, 1,000 images each, small encoder; five minutes on one core",
+        Settings(
+            data=Data("cifar10", classes=(0, 1, 2, 3, 4), per_class=1000),
+            encoder=_SMALL,
+            objective=Objective(tau_plus=0.2),
+            training=Training(epochs=30, batch=256, knn_every=10),
+        ),
+    ),
+    "cifar10": Preset(
+        "the paper's CIFAR10: ResNet-50, batch 256, 400 epochs",
+        Settings(data=Data("cifar10"), training=Training(knn_every=25)),
+    ),
+    "stl10": Preset(
+        "the paper's STL10: train+unlabeled at 32 pixels, ResNet-50",
+        Settings(data=Data("stl10"), training=Training(knn_every=25)),
+    ),
+    "folder": Preset(
+        "any folder of images: ResNet-18 at 64 pixels; give --data.root",
+        Settings(
+            data=Data("folder"),
+            views=SimCLRViews(size=64, blur_kernel=7),
+            encoder=Encoder("resnet18"),
+            training=Training(epochs=200, schedule="cosine", warm_up=10),
+        ),
+    ),
+}
+
+PRESETS = {name: Preset(preset.what, replace(preset.settings, preset=name)) for name, preset in _PRESETS.items()}

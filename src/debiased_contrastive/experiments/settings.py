@@ -1,0 +1,178 @@
+"""The settings of a run: frozen, checked when they are made, the same as flags, JSON and attributes."""
+
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_type_hints
+
+from debiased_contrastive.objectives.settings import OnFloor, check_beta, check_tau_plus
+from debiased_contrastive.training.schedule import Schedule
+from debiased_contrastive.views.simclr import SimCLRViews
+
+Precision: TypeAlias = Literal["32-true", "bf16-mixed", "16-mixed"]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Which images."""
+
+    name: Literal["fashion", "cifar10", "stl10", "folder"] = "cifar10"
+    """fashion is inside the package; folder is any folder of images."""
+    root: Path | None = None
+    """Where the images are; the variable DEBIASED_DATA if not given."""
+    test_root: Path | None = None
+    """For a folder: the folder of test images, with the same class folders; without it there is no probe."""
+    classes: tuple[int, ...] = ()
+    """Only these classes, by number; all if empty."""
+    per_class: int | None = None
+    """Only the first so many training images of each class."""
+    folder_size: int = 64
+    """For a folder: side in pixels to which images are scaled and cropped when they are read."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """The network whose features are wanted, and the head that is dropped after training."""
+
+    name: Literal["small", "resnet18", "resnet34", "resnet50"] = "resnet50"
+    stem: Literal["imagenet", "cifar"] = "cifar"
+    """Of a ResNet: 3 x 3 without max-pool for small images, or the usual one."""
+    width: int = 64
+    """Channels of the first stage."""
+    hidden_dim: int = 512
+    """Hidden units of the projector."""
+    out_dim: int = 128
+    """Dimensions of the embedding that the loss sees."""
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which loss, and who its samples are."""
+
+    kind: Literal["biased", "debiased", "unbiased"] = "debiased"
+    """Eq. 1, Eq. 8, or Eq. 2, the oracle that reads every label."""
+    tau_plus: float = 0.1
+    """Probability that an unlabeled sample has the anchor's class; for debiased alone."""
+    temperature: float = 0.5
+    num_positives: int = 1
+    """M: positives of the correction, which are the other views of an input; M + 1 views are made."""
+    known_labels: float = 0.0
+    """Share of the labels that the correction may read: such an input's positives are those of its class."""
+    on_floor: OnFloor = "clamp"
+    """What stands below the estimator's floor."""
+    beta: float = 0.0
+    """Tilt towards hard negatives; 0 is off."""
+    negatives: Literal["batch", "queue"] = "batch"
+    """Unlabeled samples of the batch, or of a queue of keys from a momentum encoder."""
+    queue_size: int = 4096
+    momentum: float = 0.99
+    """Of the key encoder, with a queue."""
+
+    def __post_init__(self) -> None:
+        check_tau_plus(self.tau_plus)
+        check_beta(self.beta)
+        if not self.temperature > 0:
+            raise ValueError(f"temperature must be positive; got {self.temperature}: 0.5 is the paper's")
+        if self.num_positives < 1:
+            raise ValueError(f"num_positives must be at least 1; got {self.num_positives}: the other view is one")
+        if not 0 <= self.known_labels <= 1:
+            raise ValueError(f"known_labels must lie in [0, 1]; got {self.known_labels}: it is a share")
+        if self.known_labels and (self.kind != "debiased" or self.negatives == "queue"):
+            raise ValueError(
+                f"known_labels is for kind=debiased with negatives=batch; got kind={self.kind}, "
+                f"negatives={self.negatives}: set known_labels to 0"
+            )
+
+    @property
+    def correction(self) -> float:
+        """The tau_plus that the loss is given."""
+        return self.tau_plus if self.kind == "debiased" else 0.0
+
+
+@dataclass(frozen=True)
+class Training:
+    """How long, how fast, on what."""
+
+    epochs: int = 400
+    batch: int = 256
+    """Inputs in a batch, over all processes."""
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-6
+    schedule: Schedule = "constant"
+    warm_up: int = 0
+    """Epochs of linear warm-up."""
+    accelerator: str = "auto"
+    """Of Lightning Fabric: auto, cpu, gpu, ..."""
+    precision: Precision = "32-true"
+    log_every: int = 10
+    """Steps between two lines of metrics."""
+    checkpoint_every: int = 0
+    """Steps between two checkpoints; 0 is once an epoch."""
+    knn_every: int = 0
+    """Epochs between two kNN accuracies on the way; 0 is never."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
+        for name in ("checkpoint_every", "knn_every", "warm_up"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}: 0 is the default")
+        if not self.learning_rate > 0 or not self.weight_decay >= 0:
+            raise ValueError(
+                "learning_rate must be positive and weight_decay at least 0; got "
+                f"{self.learning_rate} and {self.weight_decay}"
+            )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that a run depends on."""
+
+    preset: str = ""
+    """The name of the preset that these settings started from."""
+    seed: int = 0
+    data: Data = field(default_factory=Data)
+    views: SimCLRViews = field(default_factory=SimCLRViews)
+    encoder: Encoder = field(default_factory=Encoder)
+    objective: Objective = field(default_factory=Objective)
+    training: Training = field(default_factory=Training)
+
+
+def as_json(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON can hold them."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(inner) for name, inner in value.items()}
+        if isinstance(value, tuple):
+            return [plain(inner) for inner in value]
+        return str(value) if isinstance(value, Path) else value
+
+    result: dict[str, Any] = plain(asdict(settings))
+    return result
+
+
+def from_json(content: dict[str, Any]) -> Settings:
+    """The settings that `as_json` wrote; a name that is unknown or missing is an error."""
+    result: Settings = _made(Settings, content, "settings")
+    return result
+
+
+def _made(kind: Any, content: Any, where: str) -> Any:
+    names = {item.name for item in fields(kind)}
+    if not isinstance(content, dict) or set(content) != names:
+        given = set(content) if isinstance(content, dict) else set()
+        raise ValueError(
+            f"{where} must have exactly {', '.join(sorted(names))}; got {sorted(given - names)} too many and "
+            f"{sorted(names - given)} too few: the run was made by another version"
+        )
+    hints = get_type_hints(kind)
+    return kind(**{name: _value(hints[name], content[name], f"{where}.{name}") for name in names})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if is_dataclass(hint):
+        return _made(hint, value, where)
+    if isinstance(value, list):
+        return tuple(value)
+    return Path(value) if hint == Path | None and value is not None else value
