@@ -3,14 +3,15 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
 
-# Sizes for `make bench` and numbers for `make mutants`; empty means all.
+# Flags for `make bench` and `make demo`, numbers for `make mutants`; empty means all.
 BENCH ?=
+DEMO ?=
 MUTANTS ?=
 
 .PHONY: demo test check mutants bench package clean
 
-demo: .venv/core
-	$(BIN)/python examples/false_negatives.py
+demo: .venv/core .venv/vision
+	$(BIN)/debiased demo $(DEMO)
 
 test: .venv/test
 	$(BIN)/python -m pytest -n 2
@@ -25,7 +26,7 @@ mutants: .venv/test
 	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 bench: .venv/core .venv/bench
-	$(BIN)/python -m benchmarks.run $(BENCH)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 # What a user's `pip install` brings: the built package alone, typed, importable beside torch.
 package: .venv/core

@@ -57,7 +57,7 @@ def _ours() -> Loss:
 
 
 def _lightly() -> Loss:
-    _load_torchvision()
+    load_torchvision()
     from lightly.loss import NTXentLoss
 
     loss: Loss = NTXentLoss(temperature=TEMPERATURE)
@@ -71,8 +71,8 @@ def _metric_learning(name: str) -> Loss:
     return loss
 
 
-def _load_torchvision() -> None:
-    """A GPU build of torchvision misses two operators beside a CPU torch; no loss uses them."""
+def load_torchvision() -> None:
+    """A GPU build of torchvision misses two operators beside a CPU torch; nothing measured uses them."""
     try:
         importlib.import_module("torchvision")
     except RuntimeError:

@@ -25,20 +25,19 @@ def rounds_at(pairs: int) -> int:
     return next((rounds for most, rounds in ((256, 100), (1024, 15), (4096, 4)) if pairs <= most), 1)
 
 
-def times(names: list[str], pairs: int) -> dict[str, dict[str, Any]]:
+def times(steps: dict[str, Step], rounds: int, slow_seconds: float = SLOW_SECONDS) -> dict[str, dict[str, Any]]:
     """The minimum over rounds in which the contenders take turns, so that a busy moment hits all alike."""
-    steps = {name: CONTENDERS[name].prepare(*inputs(pairs)) for name in names}
     runs: dict[str, list[float]] = {}
-    rounds: dict[str, int] = {}
+    turns: dict[str, int] = {}
     for name, step in steps.items():
         first = _seconds(step)
-        slow = first > SLOW_SECONDS
+        slow = first > slow_seconds
         # A warm-up is too short to matter in a slow run, which therefore counts.
         runs[name] = [first] if slow else []
-        rounds[name] = 1 if slow else rounds_at(pairs)
-    for turn in range(max(rounds.values())):
+        turns[name] = 1 if slow else rounds
+    for turn in range(rounds):
         for name, step in steps.items():
-            if turn < rounds[name]:
+            if turn < turns[name]:
                 runs[name].append(_seconds(step))
     return {name: {"seconds": min(seconds), "rounds": len(seconds)} for name, seconds in runs.items()}
 
@@ -60,6 +59,10 @@ def memory(name: str, pairs: int) -> dict[str, Any]:
     if peak == start and start - before > 1:
         found["note"] = "extra memory is an upper bound: the peak could not be reset"
     return found
+
+
+def _times_at(names: list[str], pairs: int) -> dict[str, dict[str, Any]]:
+    return times({name: CONTENDERS[name].prepare(*inputs(pairs)) for name in names}, rounds_at(pairs))
 
 
 def _seconds(step: Step) -> float:
@@ -90,7 +93,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(THREADS)
     names, name, pairs = arguments.time, arguments.memory, arguments.pairs
-    print(json.dumps(times(names, pairs) if names else memory(name, pairs)))
+    print(json.dumps(_times_at(names, pairs) if names else memory(name, pairs)))
 
 
 if __name__ == "__main__":

@@ -1,21 +1,20 @@
 """The linear probe beside scikit-learn's LogisticRegression, same objective and C: time, accuracy, value."""
 
 import argparse
-import json
-import os
-import platform
+import math
 import time
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
+from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 from torch.nn import functional as F
 
+from benchmarks.contenders import OURS
+from benchmarks.results import environment, parser, publish, whole_number
+from benchmarks.targets import Target, judged
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.logistic import logistic_regression
 
@@ -23,7 +22,26 @@ THREADS = (1, 2)
 CALIBRATION = 5000, 0.001
 """Samples and C of a short fit that finds the better number of threads."""
 DIM, CLASSES, LATENT, DISTANCE = 512, 10, 64, 0.37
-TARGETS = {"time / scikit-learn": 0.1, "accuracy difference, points": 0.2}
+REGULARISATIONS = (0.01, 0.1, 1.0)
+WHOLE, SKLEARN = "whole-probe", "scikit-learn"
+TITLES = {
+    OURS: "this library",
+    SKLEARN: "scikit-learn LogisticRegression",
+    WHOLE: "this library, C chosen among six on a validation split",
+}
+
+
+def points(ours: float, peer: float) -> float:
+    """Difference of two accuracies in per cent."""
+    return 100 * abs(ours - peer)
+
+
+# At scikit-learn's default C; the other rows are there to see how time depends on C.
+SIZE = (("samples", 50_000), ("C", 1.0))
+TARGETS = (
+    Target("time / scikit-learn", "seconds", (SKLEARN,), 0.1, SIZE),
+    Target("accuracy difference, points", "accuracy", (SKLEARN,), 0.2, SIZE, compared=points),
+)
 
 
 class Sets(NamedTuple):
@@ -67,6 +85,9 @@ def theirs(sets: Sets, C: float) -> Solution:  # noqa: N803
     return torch.tensor(model.coef_), torch.tensor(model.intercept_)
 
 
+FITS: dict[str, Fit] = {OURS: ours, SKLEARN: theirs}
+
+
 def row(seconds: float, solution: Solution, sets: Sets, C: float) -> dict[str, Any]:  # noqa: N803
     weight, bias = (tensor.double() for tensor in solution)
     hits = (sets.test.double() @ weight.T + bias).argmax(1) == sets.test_labels
@@ -95,90 +116,71 @@ def best_threads(fit: Fit, sets: Sets) -> int:
     return min(THREADS, key=lambda threads: seconds_with(threads, fit, few, C)[0])
 
 
-def measured(sets: Sets, C: float, rounds: int) -> list[dict[str, Any]]:  # noqa: N803
+def measured(
+    sets: Sets,
+    C: float,  # noqa: N803
+    rounds: int,
+    threads: dict[str, int],
+) -> list[dict[str, Any]]:
     """The minimum over rounds in which the contenders take turns, so that a busy moment hits both alike."""
-    fits: dict[str, Fit] = {"ours": ours, "scikit-learn": theirs}
-    threads = {name: best_threads(fit, sets) for name, fit in fits.items()}
-    runs: dict[str, list[tuple[float, Solution]]] = {name: [] for name in fits}
+    runs: dict[str, list[tuple[float, Solution]]] = {name: [] for name in FITS}
     for _ in range(rounds):
-        for name, fit in fits.items():
+        for name, fit in FITS.items():
             runs[name].append(seconds_with(threads[name], fit, sets, C))
     best = {name: min(found, key=lambda run: run[0]) for name, found in runs.items()}
-    return [{"contender": name, "threads": threads[name], **row(*run, sets, C)} for name, run in best.items()]
-
-
-def whole_probe(sets: Sets) -> dict[str, Any]:
-    """The protocol with its choice among all regularisations, for which there is no target."""
-    start = time.perf_counter()
-    probe = linear_probe(*sets)
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "accuracy": probe.top1, "C": probe.regularisation, "validation": probe.validation}
-
-
-def environment() -> dict[str, Any]:
-    cpu = platform.processor()
-    if (info := Path("/proc/cpuinfo")).exists():
-        lines = info.read_text().splitlines()
-        cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), cpu)
-    versions = {name: version(name) for name in ("torch", "scikit-learn")} | {"python": platform.python_version()}
-    # The load before the run: on busy cores threads wait for each other and times mean little.
-    machine = {"cpu": cpu, "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
-    return {**machine, "versions": versions}
-
-
-def judged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    mine, peer = rows
-    values = mine["seconds"] / peer["seconds"], 100 * abs(mine["accuracy"] - peer["accuracy"])
-    pairs = zip(TARGETS.items(), values, strict=True)
     return [
-        {"measure": name, "value": value, "limit": limit, "met": value <= limit} for (name, limit), value in pairs
+        {
+            "contender": name,
+            "samples": len(sets.train),
+            "C": C,
+            "threads": threads[name],
+            "rounds": rounds,
+            **row(*run, sets, C),
+        }
+        for name, run in best.items()
     ]
 
 
+def whole_probe(sets: Sets, threads: int) -> dict[str, Any]:
+    """The protocol with its choice among all regularisations, for which there is no target."""
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    probe = linear_probe(*sets)
+    seconds = time.perf_counter() - start
+    setting = {"samples": len(sets.train), "C": probe.regularisation, "threads": threads, "rounds": 1}
+    found = {"seconds": seconds, "accuracy": probe.top1, "validation": probe.validation}
+    return {"contender": WHOLE, **setting, **found}
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"must be positive, got {text!r}")
+    return value
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.probe", description=__doc__)
-    parser.add_argument("--samples", type=int, default=50_000)
-    parser.add_argument("--C", type=float, default=1.0, help="scikit-learn's default is 1")
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/probe.json"))
-    arguments = parser.parse_args()
-    if arguments.samples < 5000 or arguments.rounds < 1 or arguments.C <= 0:
-        parser.error("samples must be at least 5000, rounds at least 1, C positive")
+    line = parser("benchmarks.probe", __doc__, "results/probe.json")
+    line.add_argument("--samples", type=whole_number(1000), default=50_000)
+    line.add_argument("--C", nargs="+", type=_positive, default=REGULARISATIONS, help="scikit-learn's default is 1")
+    line.add_argument("--rounds", type=whole_number(1), default=2)
+    arguments = line.parse_args()
+    machine = environment("torch", "scikit-learn", threads=max(THREADS))
+    sets = synthetic(arguments.samples)
+    threads = {name: best_threads(fit, sets) for name, fit in FITS.items()}
+    choices = dict.fromkeys(arguments.C)
+    rows = [found for C in choices for found in measured(sets, C, arguments.rounds, threads)]
+    rows.append(whole_probe(sets, threads[OURS]))
     settings = {
+        "benchmark": "probe",
+        "contenders": TITLES,
         "samples": arguments.samples,
         "features": DIM,
         "classes": CLASSES,
-        "C": arguments.C,
         "dtype": "float32",
     }
-    results: dict[str, Any] = {"environment": environment(), "settings": settings}
-    sets = synthetic(arguments.samples)
-    results["rows"] = rows = measured(sets, arguments.C, arguments.rounds)
-    torch.set_num_threads(rows[0]["threads"])
-    results["whole_probe"] = whole_probe(sets)
-    results["targets"] = judged(rows)
-    report(results)
-    write(arguments.out, results)
-
-
-def report(results: dict[str, Any]) -> None:
-    for found in results["rows"]:
-        print(
-            f"{found['contender']:<14}{found['seconds']:>9.2f} s   accuracy {100 * found['accuracy']:.2f} %   "
-            f"objective {found['objective']:.3f}   threads {found['threads']}"
-        )
-    probe = results["whole_probe"]
-    print(f"whole probe   {probe['seconds']:>9.2f} s   accuracy {100 * probe['accuracy']:.2f} %   C {probe['C']:g}")
-    for target in results["targets"]:
-        verdict = "met" if target["met"] else "NOT MET"
-        print(f"{target['measure']}: {target['value']:.3g}, limit {target['limit']:g}, {verdict}")
-
-
-def write(path: Path, results: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(json.dumps(results, indent=2) + "\n")
-    os.replace(unfinished, path)
+    results = {"environment": machine, "settings": settings, "rows": rows, "targets": judged(rows, TARGETS)}
+    publish(arguments.out, results)
 
 
 if __name__ == "__main__":

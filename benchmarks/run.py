@@ -1,19 +1,13 @@
 """Forward and backward of the contenders: time and memory, to a table and a JSON file."""
 
-import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-import debiased_contrastive
 from benchmarks.contenders import CONTENDERS, FEATURES, TAU_PLUS, TEMPERATURE
 from benchmarks.measure import THREADS
-from benchmarks.table import markdown
+from benchmarks.results import environment, parser, publish, whole_number
 from benchmarks.targets import judged
 
 PAIRS = (256, 1024, 4096, 32768)
@@ -21,20 +15,19 @@ LIMIT_GIB = 4
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
-    parser.add_argument("--pairs", nargs="+", type=_number_of_pairs, default=PAIRS, help="sizes, b")
-    parser.add_argument("--out", type=_file, default=Path("results/benchmarks.json"))
-    arguments = parser.parse_args()
-    environment = _environment()
+    line = parser("benchmarks.run", __doc__, "results/benchmarks.json")
+    line.add_argument("--pairs", nargs="+", type=whole_number(2), default=PAIRS, help="sizes, b")
+    arguments = line.parse_args()
+    machine = environment("torch", "lightly", "pytorch-metric-learning", threads=THREADS)
     print(f"{'pairs':>6}  {'contender':<36}{'ms':>10}{'extra MiB':>11}{'peak MiB':>10}{'rounds':>8}")
     rows = [row for pairs in dict.fromkeys(arguments.pairs) for row in _rows(pairs)]
     targets = judged(rows)
     for target in targets:
         verdict = f"limit {target['limit']:g}, {'met' if target['met'] else 'NOT MET'}"
         print(f"{target['pairs']:>6}  {target['measure']}: {target['value']:.3g}, {verdict}")
-    results = {"environment": environment, "settings": _settings(), "rows": rows, "targets": targets}
-    _write(arguments.out, results)
-    print(f"\n{markdown(results)}\nwritten to {arguments.out}")
+    results = {"environment": machine, "settings": _settings(), "rows": rows, "targets": targets}
+    print()
+    publish(arguments.out, results)
 
 
 def _rows(pairs: int) -> list[dict[str, Any]]:
@@ -72,21 +65,6 @@ def _show(row: dict[str, Any]) -> None:
     print(line.rstrip(), flush=True)
 
 
-def _environment() -> dict[str, Any]:
-    cpu = platform.processor()
-    if (info := Path("/proc/cpuinfo")).exists():
-        lines = info.read_text().splitlines()
-        cpu = next((line.split(": ")[1] for line in lines if line.startswith("model name")), cpu)
-    versions = {name: version(name) for name in ("torch", "lightly", "pytorch-metric-learning")}
-    versions |= {
-        "python": platform.python_version(),
-        "debiased-contrastive": debiased_contrastive.__version__,
-    }
-    # The load before the run: on busy cores threads wait for each other and times mean little.
-    machine = {"cpu": cpu, "cores": os.cpu_count(), "load_before": os.getloadavg()[0]}
-    return {**machine, "threads": THREADS, "versions": versions}
-
-
 def _settings() -> dict[str, Any]:
     return {
         "contenders": {name: contender.title for name, contender in CONTENDERS.items()},
@@ -96,25 +74,6 @@ def _settings() -> dict[str, Any]:
         "tau_plus": TAU_PLUS,
         "memory_limit_gib": LIMIT_GIB,
     }
-
-
-def _write(path: Path, results: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.tmp")
-    unfinished.write_text(json.dumps(results, indent=2) + "\n")
-    os.replace(unfinished, path)
-
-
-def _number_of_pairs(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 2, got {text!r}")
-    return int(text)
-
-
-def _file(text: str) -> Path:
-    if Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"must be a file, got the directory {text!r}")
-    return Path(text)
 
 
 if __name__ == "__main__":

@@ -7,34 +7,85 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 Row: TypeAlias = dict[str, Any]
+Columns: TypeAlias = dict[str, Callable[[Row], str]]
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Of results/benchmarks.json; the same file gives the same text."""
+    """Of one file of results/; the same file gives the same text."""
+    parts = _KINDS[results["settings"].get("benchmark", "losses")](results)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _losses(results: dict[str, Any]) -> list[str]:
     rows = {(row["contender"], row["pairs"]): row for row in results["rows"]}
-    titles = results["settings"]["contenders"]
+    settings, titles = results["settings"], results["settings"]["contenders"]
 
     def time(row: Row) -> str:
         ratio = row["seconds"] / rows["ours", row["pairs"]]["seconds"]
         return f"{_number(1e3 * row['seconds'])} ({_number(ratio)}x)"
 
-    parts = [
-        _conditions(results["environment"], results["settings"]),
+    text = (
+        f"Two views of b inputs, {settings['features']} features, {settings['dtype']}, "
+        f"t = {settings['temperature']}, tau_plus = {settings['tau_plus']}."
+    )
+    return [
+        _conditions(results["environment"], text),
         _by_size("Forward and backward, ms (ratio to ours)", rows, titles, time),
         _by_size("Extra memory, MiB", rows, titles, lambda row: _number(row["extra_mib"])),
         "\n".join(_skipped(row, titles) for row in results["rows"] if "skipped" in row),
-        _targets(results["targets"], titles),
+        _targets(results, {"pairs": "b"}),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _conditions(environment: dict[str, Any], settings: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in environment["versions"].items())
-    return (
-        f"{environment['cpu']}, {environment['threads']} threads; {versions}. Two views of b inputs, "
-        f"{settings['features']} features, {settings['dtype']}, t = {settings['temperature']}, "
-        f"tau_plus = {settings['tau_plus']}."
+def _views(results: dict[str, Any]) -> list[str]:
+    settings = results["settings"]
+    text = (
+        f"Batches of {settings['batch']} uint8 images of {settings['size']} x {settings['size']} pixels to "
+        f"{settings['views']} views, float32."
     )
+    return _speeds(results, text, "views/s", "views_per_second", "ms a batch")
+
+
+def _training(results: dict[str, Any]) -> list[str]:
+    settings = results["settings"]
+    text = (
+        f"{settings['images']} images of {settings['size']} x {settings['size']} pixels, batches of "
+        f"{settings['batch']}, small encoder, Adam."
+    )
+    return _speeds(results, text, "images/s", "images_per_second", "ms an epoch")
+
+
+def _speeds(results: dict[str, Any], text: str, title: str, field: str, step: str) -> list[str]:
+    ours = next(row for row in results["rows"] if row["contender"] == "ours")
+    columns: Columns = {
+        title: lambda row: _number(row[field]),
+        "of ours": lambda row: _number(row[field] / ours[field]),
+        step: lambda row: _number(1e3 * row["seconds"]),
+        "rounds": lambda row: str(row["rounds"]),
+    }
+    return [_conditions(results["environment"], text), _by_contender(results, columns), _targets(results, {})]
+
+
+def _probe(results: dict[str, Any]) -> list[str]:
+    settings = results["settings"]
+    text = (
+        f"{settings['samples']} samples of {settings['features']} features, {settings['classes']} classes, "
+        f"{settings['dtype']}; each with the number of threads that is faster."
+    )
+    columns: Columns = {
+        "C": lambda row: f"{row['C']:g}",
+        "s": lambda row: _number(row["seconds"]),
+        "accuracy, %": lambda row: f"{100 * row['accuracy']:.2f}",
+        "objective": lambda row: f"{row['objective']:.3f}" if "objective" in row else "",
+        "threads": lambda row: str(row["threads"]),
+    }
+    parts = _conditions(results["environment"], text), _by_contender(results, columns)
+    return [*parts, _targets(results, {"C": "C"})]
+
+
+def _conditions(environment: dict[str, Any], text: str) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in environment["versions"].items())
+    return f"{environment['cpu']}, {environment['threads']} threads; {versions}. {text}"
 
 
 def _by_size(
@@ -52,13 +103,22 @@ def _skipped(row: Row, titles: dict[str, str]) -> str:
     return f"- Not run: {titles[row['contender']]} at b = {row['pairs']}, {row['skipped']}."
 
 
-def _targets(targets: list[Row], titles: dict[str, str]) -> str:
-    lines = [["Ours", "against", "b", "value", "limit", "met"]]
-    for target in targets:
-        what = target["measure"], titles.get(target["against"], "")
-        numbers = str(target["pairs"]), _number(target["value"]), f"{target['limit']:g}"
-        lines.append([*what, *numbers, "yes" if target["met"] else "**no**"])
-    return _table(lines) if targets else ""
+def _by_contender(results: dict[str, Any], columns: Columns) -> str:
+    titles = results["settings"]["contenders"]
+    lines = [["", *columns]]
+    lines += [[titles[row["contender"]], *(cell(row) for cell in columns.values())] for row in results["rows"]]
+    return _table(lines)
+
+
+def _targets(results: dict[str, Any], places: dict[str, str]) -> str:
+    """places: the fields that say which rows a target is about, with their headings."""
+    lines = [["Ours", "against", *places.values(), "value", "limit", "met"]]
+    for target in results["targets"]:
+        what = target["measure"], results["settings"]["contenders"].get(target["against"], "")
+        where = (f"{target[name]:g}" for name in places)
+        limit = f"{'at least ' if target.get('at_least') else ''}{target['limit']:g}"
+        lines.append([*what, *where, _number(target["value"]), limit, "yes" if target["met"] else "**no**"])
+    return _table(lines) if results["targets"] else ""
 
 
 def _table(lines: list[list[str]]) -> str:
@@ -68,6 +128,14 @@ def _table(lines: list[list[str]]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+_KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "losses": _losses,
+    "views": _views,
+    "probe": _probe,
+    "training": _training,
+}
 
 
 def main() -> None:

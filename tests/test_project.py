@@ -37,8 +37,9 @@ EXTRAS = {
     "training": {"lightning_fabric"},
     "experiments": {"lightning_fabric", "numpy", "sklearn"},
     "report": {"matplotlib"},
-    "cli.py": {"tyro", "rich"},
-    "__main__.py": set(),
+    "cli.py": {"tyro"},
+    "commands.py": {"numpy", "lightning_fabric"},
+    "terminal.py": {"rich"},
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""
 

@@ -55,7 +55,7 @@ class Run:
 
 def new_run(folder: Path, settings: Mapping[str, Any]) -> Run:
     """A run in a folder that is not one yet."""
-    if (folder / SETTINGS).exists():
+    if is_run(folder):
         raise ValueError(f"{folder} holds a run already: resume it, or choose another folder")
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / ENVIRONMENT, json.dumps(_environment(), indent=2) + "\n")
@@ -64,9 +64,14 @@ def new_run(folder: Path, settings: Mapping[str, Any]) -> Run:
     return Run(folder)
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder holds a run."""
+    return (folder / SETTINGS).is_file()
+
+
 def existing_run(folder: Path) -> Run:
     """The run in a folder."""
-    if not (folder / SETTINGS).is_file():
+    if not is_run(folder):
         raise FileNotFoundError(f"{folder} holds no run: expected {SETTINGS} in it")
     return Run(folder)
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,20 @@ SHOWN = 2000
 
 
 def evaluated(
-    run: Run, *, official: bool = False, say: Callable[[str], None] = lambda _what: None
+    run: Run,
+    *,
+    official: bool = False,
+    root: Path | None = None,
+    say: Callable[[str], None] = lambda _what: None,
 ) -> dict[str, Any]:
     """Probe the run's encoder, and write what was found to the run directory.
 
     official: also train the probe of the released code, on augmented images, which takes as long as an
-    epoch of training for each of its hundred.
+    epoch of training for each of its hundred. root: where the images are, instead of the settings' place.
     """
     settings, encoder = trained_encoder(run.folder)
+    if root is not None:
+        settings = replace(settings, data=replace(settings.data, root=root))
     train, test = probe_images(settings.data)
     assert train.labels is not None
     assert test.labels is not None

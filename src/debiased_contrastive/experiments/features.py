@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
+from debiased_contrastive.views.colour import grayscale
 from debiased_contrastive.views.crop import cropped
 from debiased_contrastive.views.simclr import SimCLRViews
 
@@ -36,8 +37,10 @@ def features_of(
 
 
 def prepared(pixels: Tensor, views: SimCLRViews) -> Tensor:
-    """(b, c, size, size) whole images, resized and normalised as the views are."""
+    """(b, c, size, size) whole images, resized and normalised as the views are; gray for a gray encoder."""
     images = pixels.float() / 255
+    if len(views.mean) == 1:
+        images = grayscale(images)
     b, _, height, width = images.shape
     if (height, width) != (views.size, views.size):
         box = torch.tensor([0.0, 0.0, height, width], device=images.device)

@@ -1,4 +1,4 @@
-"""How much of the gap between the biased and the unbiased loss does each correction close (Figures 2 and 4)?
+"""How much of the gap between the biased and the unbiased loss each correction closes (Figures 2 and 4).
 
     python -m debiased_contrastive.experiments.gap --preset cifar10-small --out results/cifar10_small
 
@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
+from debiased_contrastive.experiments.demo import same_run
 from debiased_contrastive.experiments.evaluate import evaluated
 from debiased_contrastive.experiments.presets import PRESETS
-from debiased_contrastive.experiments.settings import Objective, Settings, as_json
-from debiased_contrastive.experiments.simclr import fabric_of, trained
+from debiased_contrastive.experiments.settings import Objective, Settings
+from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.runs import Run, existing_run, new_run
+from debiased_contrastive.runs import Run
 
 CLASSES = 0.2
 """One of five: the class prior of the grid's data."""
@@ -55,9 +56,9 @@ def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
 def result_of(settings: Settings, folder: Path) -> dict[str, Any]:
     """Train and evaluate one run of the grid, from wherever it stands."""
     start = time.perf_counter()
-    begun = (folder / "settings.json").exists()
-    run = existing_run(folder) if begun else new_run(folder, as_json(settings))
-    for update in trained(settings, run, fabric_of(settings.training)):
+    run = same_run(folder, settings)
+    fabric = fabric_of(settings.training)
+    for update in trained(settings, run, fabric, checked_images(settings, fabric)):
         if update.step % 100 == 0:
             print(f"{folder.name} {update.step}/{update.steps} loss {float(update.loss):.3f}", flush=True)
     evaluation = evaluated(run)

@@ -1,15 +1,13 @@
 """The images that settings name: to train on, and to probe with."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
 from debiased_contrastive.data.cifar10 import cifar10
-from debiased_contrastive.data.download import CIFAR10, STL10, fetch
+from debiased_contrastive.data.download import CIFAR10, STL10, Dataset
 from debiased_contrastive.data.fashion import fashion_mnist_mini
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
@@ -17,7 +15,6 @@ from debiased_contrastive.data.stl10 import stl10
 from debiased_contrastive.experiments.settings import Data
 from debiased_contrastive.training.order import generator_of
 
-Progress: TypeAlias = Callable[[int, int], None]
 VARIABLE = "DEBIASED_DATA"
 
 _OFFICIAL = {"cifar10": CIFAR10, "stl10": STL10}
@@ -49,11 +46,11 @@ def probe_images(data: Data) -> tuple[Images, Images]:
     return sets[0], sets[1]
 
 
-def download(data: Data, on_progress: Progress | None = None) -> Path:
-    """Fetch the official archive of the settings' data to its root."""
+def official_archive(data: Data) -> Dataset:
+    """The download that the settings' data come from."""
     if data.name not in _OFFICIAL:
         raise ValueError(f"--download is for {' and '.join(_OFFICIAL)}; got {data.name}: leave it out")
-    return fetch(_OFFICIAL[data.name], root_of(data), on_progress)
+    return _OFFICIAL[data.name]
 
 
 def root_of(data: Data) -> Path:

@@ -1,7 +1,7 @@
 """SimCLR on images (Section 5.1): a run directory in, a trained one out, however often it is interrupted."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,17 +52,15 @@ def fabric_of(training: Training) -> Fabric:
     return fabric
 
 
-def trained(settings: Settings, run: Run, fabric: Fabric, *, tensorboard: bool = False) -> Iterator[Update]:
+def trained(
+    settings: Settings, run: Run, fabric: Fabric, images: Images | FolderImages, *, tensorboard: bool = False
+) -> Generator[Update, None, None]:
     """Train to the end from the newest checkpoint, or from the start; yields after every step.
 
     Metrics, checkpoints and at the end the encoder go to the run directory. Whoever stops between two
     steps loses nothing: closing the generator writes a checkpoint.
     """
-    images = training_images(settings.data)
-    _check_labels(settings, images)
     batch, world = settings.training.batch, fabric.world_size
-    if batch % world:
-        raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     epoch = steps_per_epoch(len(images), batch)
     total = epoch * settings.training.epochs
     torch.manual_seed(seed_of(settings.seed, "weights"))
@@ -146,7 +144,19 @@ def _codes(settings: Settings, images: Images | FolderImages) -> dict[str, Tenso
     return {}
 
 
-def _check_labels(settings: Settings, images: Images | FolderImages) -> None:
+def checked_images(settings: Settings, fabric: Fabric) -> Images | FolderImages:
+    """The images to train on; raise where these settings cannot."""
+    images = training_images(settings.data)
+    check_images(settings, images, fabric)
+    return images
+
+
+def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabric) -> None:
+    """Raise unless the images suit the settings: their number, and their labels where those are read."""
+    batch, world = settings.training.batch, fabric.world_size
+    steps_per_epoch(len(images), batch)
+    if batch % world:
+        raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     labels, objective = images.labels, settings.objective
     if objective.kind == "unbiased" and (labels is None or bool((labels < 0).any())):
         raise ValueError(

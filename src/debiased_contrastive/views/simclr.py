@@ -15,13 +15,7 @@ _JITTER: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast,
 
 @dataclass(frozen=True)
 class SimCLRViews:
-    """A batch of uint8 images to any number of views; every image of every view has its own parameters.
-
-    >>> views = SimCLRViews(size=32)
-    >>> pixels = torch.randint(256, (4, 3, 40, 40), dtype=torch.uint8)
-    >>> views(pixels, 2, torch.Generator().manual_seed(0)).shape
-    torch.Size([2, 4, 3, 32, 32])
-    """
+    """A batch of uint8 images to any number of views; every image of every view has its own parameters."""
 
     size: int = 32
     """Side of the views in pixels."""
@@ -59,6 +53,10 @@ class SimCLRViews:
 
         All random numbers come from `generator`, which lives on the CPU, so that they are the same
         on every device.
+
+        >>> pixels = torch.randint(256, (4, 3, 40, 40), dtype=torch.uint8)
+        >>> SimCLRViews(size=32)(pixels, 2, torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 4, 3, 32, 32])
         """
         b, _, height, width = pixels.shape
         return self.applied(pixels, self.drawn(count, b, height, width, generator))

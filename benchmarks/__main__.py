@@ -1,0 +1,45 @@
+"""All benchmarks, each in a process of its own, one after the other: losses, views, probe, training."""
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Part(NamedTuple):
+    """A benchmark: its module, its result file, and arguments that only show that it runs."""
+
+    module: str
+    file: str
+    small: str
+
+
+PARTS = {
+    "losses": Part("benchmarks.run", "benchmarks.json", "--pairs 64"),
+    "views": Part("benchmarks.views", "views.json", "--batch 16 --rounds 1"),
+    "probe": Part("benchmarks.probe", "probe.json", "--samples 1000 --rounds 1 --C 1"),
+    "training": Part("benchmarks.training", "training.json", "--images 32 --batch 16 --rounds 1"),
+}
+
+
+def command(part: Part, folder: Path, small: bool) -> list[str]:
+    arguments = part.small.split() if small else []
+    return [sys.executable, "-m", part.module, "--out", str(folder / part.file), *arguments]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some of them")
+    parser.add_argument("--folder", type=Path, default=Path("results"), help="where the result files go")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to see that they run")
+    arguments = parser.parse_args()
+    for name in dict.fromkeys(arguments.only):
+        print(f"== {name}", flush=True)
+        status = subprocess.run(command(PARTS[name], arguments.folder, arguments.small), check=False).returncode
+        if status:
+            sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The command `debiased`: settings in, run directories and one page out."""
+
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeAlias, Union
+
+import tyro
+
+from debiased_contrastive import __version__
+from debiased_contrastive.experiments.presets import PRESETS
+from debiased_contrastive.experiments.settings import Settings
+
+Quiet = Annotated[bool, tyro.conf.arg(help="No bars; one line about every tenth, for logs.", aliases=["-q"])]
+RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"), tyro.conf.Positional]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Biased, debiased and unbiased on the Fashion-MNIST subset in the package: a table and a page."""
+
+    seeds: int = 1
+    """How often everything is repeated; from two on there are confidence intervals."""
+    out: Path = Path("runs/demo")
+    """Folder for the runs and report.html; runs that are there already are continued or kept."""
+    quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1; got {self.seeds}")
+
+
+@dataclass(frozen=True)
+class TrainOne:
+    """Train one encoder with these settings."""
+
+    settings: Annotated[Settings, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """The run directory; runs/PRESET-KIND-seedN if not given."""
+    download: bool = False
+    """Fetch the official archive to --data.root first, if it is not there."""
+    tensorboard: bool = False
+    """Also write curves for TensorBoard."""
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train an encoder from a preset, any of whose settings can be changed by a flag."""
+
+    preset: Annotated[
+        tyro.extras.subcommand_type_from_defaults(  # type: ignore[valid-type]
+            {name: TrainOne(preset.settings) for name, preset in PRESETS.items()},
+            {name: preset.what for name, preset in PRESETS.items()},
+            prefix_names=False,
+        ),
+        tyro.conf.arg(name=""),
+    ]
+
+
+@dataclass(frozen=True)
+class Resume:
+    """Continue a run from its newest whole checkpoint; it ends as if it had never stopped."""
+
+    run: RunFolder
+    tensorboard: bool = False
+    """Also write curves for TensorBoard."""
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Probe the encoder of a finished run; numbers go to the run directory."""
+
+    run: RunFolder
+    official: bool = False
+    """Also train the probe of the released code, quirks included; a hundred epochs on augmented images."""
+    data_root: Path | None = None
+    """Where the images are now, if they moved since."""
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Features of any folder of images, one row each, in the order of their sorted names."""
+
+    run: RunFolder
+    images: Path
+    """Folder of images, flat or with class folders."""
+    out: Path
+    """A .npy file for the features alone, a .npz with features, names and labels."""
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """One self-contained HTML page of runs."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
+    """Run directories, or folders of them."""
+    out: Path = Path("report.html")
+    title: str = "Debiased contrastive learning"
+
+
+@dataclass(frozen=True)
+class Presets:
+    """The presets, what they train on and what that costs."""
+
+
+_Command: TypeAlias = Union[  # noqa: UP007
+    Annotated[Demo, tyro.conf.subcommand("demo")],
+    Annotated[Train, tyro.conf.subcommand("train")],
+    Annotated[Resume, tyro.conf.subcommand("resume")],
+    Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+    Annotated[Embed, tyro.conf.subcommand("embed")],
+    Annotated[Report, tyro.conf.subcommand("report")],
+    Annotated[Presets, tyro.conf.subcommand("presets")],
+]
+
+COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; bad input ends with one line and exit code 2, an interrupt with 130."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words in (["--version"], ["-V"]):
+        print(__version__)
+        return
+    command = _parsed(words)
+    # Torch and its friends are loaded only when the flags are right.
+    from debiased_contrastive import commands
+
+    try:
+        _run(command, commands)
+    except (ValueError, OSError) as error:
+        _fail(
+            str(error)
+            if isinstance(error, ValueError) or error.errno is None
+            else f"{error.filename}: {error.strerror}"
+        )
+    except KeyboardInterrupt:
+        print("debiased: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+def _run(command: Any, commands: Any) -> None:
+    match command:
+        case Demo():
+            commands.demo(command.out, command.seeds, quiet=command.quiet)
+        case Train():
+            one = command.preset
+            commands.train(
+                one.settings, one.out, download=one.download, tensorboard=one.tensorboard, quiet=one.quiet
+            )
+        case Resume():
+            commands.resume(command.run, tensorboard=command.tensorboard, quiet=command.quiet)
+        case Evaluate():
+            commands.evaluate(command.run, official=command.official, root=command.data_root, quiet=command.quiet)
+        case Embed():
+            commands.embed(command.run, command.images, command.out, quiet=command.quiet)
+        case Report():
+            commands.report(command.runs, command.out, command.title)
+        case Presets():
+            commands.presets()
+
+
+def _parsed(words: list[str]) -> Any:
+    """The command that the words name; tyro's boxed message becomes one line."""
+    for place, choices in ((0, COMMANDS), (1, tuple(PRESETS) if words[:1] == ["train"] else ())):
+        if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
+            _fail(f"{words[place]!r} must be one of {', '.join(choices)}")
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(_Command, prog="debiased", args=words, description=__doc__)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        _fail(_one_line(said.getvalue()))
+
+
+def _one_line(box: str) -> str:
+    """The first paragraph below the title of a boxed message, and the flag that may have been meant."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", box)
+    # Boxes are drawn with lines, or with dashes where the terminal has no such letters.
+    lines = [re.sub(r"^-+$", "", line.strip("│╭╰╮╯─ ")) for line in text.splitlines()]
+    paragraphs = " ".join(line or "\n" for line in lines[1:]).split("\n")
+    words = next((part.strip() for part in paragraphs if part.strip()), "the command line could not be read")
+    # What a settings class refuses it explains itself; where it stood in the parser is of no use.
+    words = re.sub(r"^Error parsing [\w.-]*\w: (?!could)", "", words)
+    meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
+    return words + (f"; did you mean {meant[1]}?" if meant else "") + " See debiased --help"
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"debiased: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

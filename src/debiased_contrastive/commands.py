@@ -1,0 +1,209 @@
+"""What each command of `debiased` does."""
+
+import io
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from lightning_fabric import Fabric
+
+from debiased_contrastive.data.download import fetch
+from debiased_contrastive.data.folder import FolderImages, image_folder
+from debiased_contrastive.data.images import Images
+from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
+from debiased_contrastive.experiments.demo import demo_runs
+from debiased_contrastive.experiments.evaluate import EVALUATION, evaluated, trained_encoder
+from debiased_contrastive.experiments.features import features_of
+from debiased_contrastive.experiments.images import official_archive, root_of
+from debiased_contrastive.experiments.presets import PRESETS
+from debiased_contrastive.experiments.settings import Settings, as_json, from_json
+from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.report.measure import ACCURACIES
+from debiased_contrastive.report.number import interval
+from debiased_contrastive.report.page import write_report
+from debiased_contrastive.report.table import rows
+from debiased_contrastive.runs import Run, existing_run, is_run, new_run
+from debiased_contrastive.terminal import polite_stop, progress, say, table
+
+
+def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
+    """Train, probe and compare the three objectives on the images in the package."""
+    runs = []
+    for run, settings in demo_runs(folder, seeds):
+        fabric = fabric_of(settings.training)
+        _train(settings, run, fabric, checked_images(settings, fabric), tensorboard=False, quiet=quiet)
+        if not (run.folder / EVALUATION).is_file():
+            _evaluate(run, official=False, quiet=quiet)
+        runs.append(run)
+    page = folder / "report.html"
+    write_report(runs, page, title="What sampling bias does to Fashion-MNIST, and what debiasing repairs")
+    _compare(runs)
+    print(f"\nopen {page}")
+
+
+def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: bool, quiet: bool) -> None:
+    """Train a new run."""
+    folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
+    fabric = fabric_of(settings.training)
+    if download and fabric.is_global_zero:
+        archive, root = official_archive(settings.data), root_of(settings.data)
+        with progress(f"download {settings.data.name}", quiet=quiet) as bar:
+            fetch(archive, root, bar.at)
+    fabric.barrier()
+    # What cannot be trained is told before a run directory is left behind.
+    images = checked_images(settings, fabric)
+    if fabric.is_global_zero:
+        new_run(folder, as_json(settings))
+    fabric.barrier()
+    _train(settings, existing_run(folder), fabric, images, tensorboard=tensorboard, quiet=quiet)
+
+
+def resume(folder: Path, *, tensorboard: bool, quiet: bool) -> None:
+    """Continue a run."""
+    run = existing_run(folder)
+    settings = from_json(run.settings)
+    fabric = fabric_of(settings.training)
+    _train(settings, run, fabric, checked_images(settings, fabric), tensorboard=tensorboard, quiet=quiet)
+
+
+def evaluate(folder: Path, *, official: bool, root: Path | None, quiet: bool) -> None:
+    """Probe a run and show what was found."""
+    run = existing_run(folder)
+    _evaluate(run, official=official, quiet=quiet, root=root)
+    _compare([run])
+
+
+def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
+    """Write the features of a folder of images."""
+    if out.suffix not in (".npy", ".npz"):
+        raise ValueError(f"--out must end in .npy or .npz; got {out}: .npz holds names and labels too")
+    settings, encoder = trained_encoder(folder)
+    fabric = fabric_of(settings.training)
+    encoder.to(fabric.device)
+    data = settings.data
+    # Never all in memory: rows are wanted in the order of the files, whose names are kept.
+    found = image_folder(
+        source, data.folder_size if data.name == "folder" else settings.views.size, in_memory_bytes=0
+    )
+    assert isinstance(found, FolderImages)
+    with found, progress(f"embed {len(found)} images", quiet=quiet) as bar:
+        features = features_of(encoder, found, settings.views, fabric.device, bar.at).numpy()
+    names = [str(Path(path).relative_to(source)) for path in found.paths]
+    labels = np.full(len(found), -1) if found.labels is None else found.labels.numpy()
+    _save(out, features, names=np.array(names), labels=labels, class_names=np.array(found.class_names, dtype=str))
+    print(f"{len(features)} rows of {features.shape[1]} features in {out}")
+
+
+def report(folders: Sequence[Path], out: Path, title: str) -> None:
+    """Write the page of some runs."""
+    runs = _runs_in(folders)
+    write_report(runs, out, title=title)
+    _compare(runs)
+    print(f"\nopen {out}")
+
+
+def presets() -> None:
+    """Show the presets with their cost."""
+    lines = []
+    for name, preset in PRESETS.items():
+        settings = preset.settings
+        count = image_count(settings)
+        cost = operations(settings)
+        lines.append([
+            name,
+            preset.what,
+            "?" if count is None else f"{count:,}",
+            str(settings.training.epochs),
+            f"{cost:.1e}" if cost else "depends on the folder",
+            _hours(cost / SUSTAINED) if cost else "?",
+        ])  # fmt: skip
+    table("Presets", ["name", "what", "images", "epochs", "operations", "on a GPU"], lines)
+    print(
+        f"operations: encoder, forward and backward; on a GPU: at {SUSTAINED / 1e12:.0f} TFLOP/s sustained. "
+        "debiased train NAME --help lists what can be changed."
+    )
+
+
+def _train(
+    settings: Settings,
+    run: Run,
+    fabric: Fabric,
+    images: Images | FolderImages,
+    *,
+    tensorboard: bool,
+    quiet: bool,
+) -> None:
+    if (run.folder / "encoder.json").is_file():
+        return
+    what = f"{settings.objective.kind}, seed {settings.seed}"
+    stopped = False
+    with polite_stop() as stop, progress(what, quiet=quiet or not fabric.is_global_zero) as bar:
+        updates = trained(settings, run, fabric, images, tensorboard=tensorboard)
+        seen, start = 0, time.perf_counter()
+        for update in updates:
+            seen += update.images
+            if fabric.is_global_zero:
+                speed = seen / (time.perf_counter() - start)
+                bar.at(update.step, update.steps, f"{speed:,.0f} images/s, loss {float(update.loss):.3f}")
+            if stop.asked and update.step < update.steps and fabric.world_size == 1:
+                # Between two steps: closing writes a checkpoint.
+                updates.close()
+                stopped = True
+                break
+    if stopped:
+        say(f"stopped at step {update.step}; go on with: debiased resume {run.folder}", quiet=False)
+        raise KeyboardInterrupt
+
+
+def _evaluate(run: Run, *, official: bool, quiet: bool, root: Path | None = None) -> None:
+    with progress(f"evaluate {run.folder.name}", quiet=quiet) as bar:
+        parts = 5 if official else 4
+        done = iter(range(parts + 1))
+        evaluated(run, official=official, root=root, say=lambda what: bar.at(next(done), parts, what))
+        bar.at(parts, parts)
+
+
+def _compare(runs: Sequence[Run]) -> None:
+    """The accuracies of the page, in the terminal."""
+    found = rows(runs)
+    shown = [metric for metric in ACCURACIES if any(metric.key in row.measures for row in found)]
+    header = ["objective", *(metric.heading for metric in shown), "gap closed", "seeds"]
+    lines = []
+    for row in found:
+        accuracies = [interval(row.measures[metric.key]) if metric.key in row.measures else "-" for metric in shown]
+        closed = "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %"
+        lines.append([row.label, *accuracies, closed, str(row.seeds)])
+    table("Accuracy in percent, mean ± 95 % interval over seeds", header, lines)
+
+
+def _runs_in(folders: Sequence[Path]) -> list[Run]:
+    """The runs among the folders, and those one level below the others."""
+    runs = []
+    for folder in folders:
+        if is_run(folder):
+            runs.append(existing_run(folder))
+            continue
+        below = sorted(inner for inner in folder.iterdir() if is_run(inner)) if folder.is_dir() else []
+        if not below:
+            raise FileNotFoundError(f"{folder} is no run and holds none: expected settings.json in it or below it")
+        runs += map(existing_run, below)
+    return runs
+
+
+def _save(out: Path, features: npt.NDArray[Any], **rest: Any) -> None:
+    """Write the features, with the rest where the format has room for it."""
+    buffer = io.BytesIO()
+    if out.suffix == ".npy":
+        np.save(buffer, features)
+    else:
+        np.savez(buffer, features=features, **rest)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, buffer.getvalue())
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} h" if seconds > 3600 else f"{seconds:.0f} s"

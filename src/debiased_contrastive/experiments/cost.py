@@ -1,0 +1,37 @@
+"""What a preset costs, counted on tensors without memory."""
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from debiased_contrastive.experiments.networks import encoder_of
+from debiased_contrastive.experiments.settings import Settings
+
+SUSTAINED = 10e12
+"""Operations a second of one GPU that the estimates assume: a fifth to a tenth of what is printed on it."""
+_IMAGES = {"fashion": 2_000, "cifar10": 50_000, "stl10": 105_000}
+
+
+def operations(settings: Settings) -> float:
+    """Floating-point operations of a training: a backward costs two forwards; views and loss are left out."""
+    per_view = 3 * forward_operations(settings)
+    images = image_count(settings) or 0
+    images -= images % settings.training.batch
+    return per_view * (settings.objective.num_positives + 1) * images * settings.training.epochs
+
+
+def forward_operations(settings: Settings) -> int:
+    """Of the encoder on one image."""
+    channels, size = len(settings.views.mean), settings.views.size
+    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+        encoder_of(settings.encoder, channels).eval()(torch.empty(1, channels, size, size))
+    return int(counter.get_total_flops())
+
+
+def image_count(settings: Settings) -> int | None:
+    """Number of training images; None for a folder, which is not looked at."""
+    data = settings.data
+    if data.name == "folder":
+        return None
+    if data.per_class is not None:
+        return data.per_class * (len(data.classes) or 10)
+    return _IMAGES[data.name]

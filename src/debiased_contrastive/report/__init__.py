@@ -1,0 +1,1 @@
+"""Run directories in, one page out: tables, curves, embeddings. Never imports torch."""

@@ -1,0 +1,95 @@
+"""The numbers of one run: accuracies and geometry from its evaluation, the rest from its metrics."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Any
+
+from debiased_contrastive.report.record import Record, finite
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the tables."""
+
+    key: str
+    heading: str
+    meaning: str
+    percent: bool = True
+    decimals: int = 1
+
+
+ACCURACIES = (
+    Metric("linear_top1", "Linear top-1", "test accuracy of a linear classifier on frozen features"),
+    Metric("linear_top5", "Linear top-5", "the class is among its five likeliest"),
+    Metric("official_last_top1", "Official top-1", "probe of the released code, after its last epoch"),
+    Metric("official_best_top1", "Official best", "best epoch of that probe, chosen on test, so it flatters"),
+    Metric("knn", "kNN", "vote of the nearest training samples"),
+    Metric("mean_classifier", "Mean classifier", "the nearest class mean, as in Lemma 4"),
+)
+EMBEDDINGS = (
+    Metric("alignment", "Alignment", "mean squared distance of two views; lower is closer", False, 3),
+    Metric("uniformity", "Uniformity", "log mean Gaussian potential of pairs; lower is more even", False, 3),
+    Metric("within", "Cosine within", "mean cosine of pairs of one class", False, 3),
+    Metric("between", "Cosine between", "mean cosine of pairs of two classes", False, 3),
+    Metric("floored", "Floored", "share of anchors whose estimate was below its floor in the last epoch"),
+    Metric("tau_cap_low", "Safe τ⁺", "the τ⁺ that would leave 95 % of the anchors off the floor", False, 3),
+    Metric("false_negative_rate", "False negatives", "share of the negatives that had the anchor's own class"),
+)
+
+
+def values(record: Record) -> dict[str, float]:
+    """What this run measured, by key; accuracies and other shares from 0 to 1."""
+    evaluation = record.evaluation
+    official = evaluation.get("official")
+    found = {
+        "linear_top1": _accuracy(evaluation.get("linear")),
+        "linear_top5": _entry(evaluation.get("linear"), "top5"),
+        "official_last_top1": _entry(official, "last_top1"),
+        "official_best_top1": _entry(official, "best_top1"),
+        "knn": _accuracy(evaluation.get("knn")),
+        "mean_classifier": _accuracy(evaluation.get("mean_classifier")),
+        **{key: finite(evaluation.get(key)) for key in ("alignment", "uniformity", "within", "between")},
+        **{key: _late(record.metrics, key) for key in ("floored", "tau_cap_low")},
+        "false_negative_rate": _mean(record.metrics, "false_negative_rate"),
+        "images_per_second": _middle(record.metrics, "images_per_second"),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _accuracy(value: object) -> float | None:
+    """An accuracy that stands alone or under a name."""
+    if not isinstance(value, Mapping):
+        return finite(value)
+    return finite(value.get("top1", value.get("accuracy")))
+
+
+def _entry(value: object, key: str) -> float | None:
+    return finite(value.get(key)) if isinstance(value, Mapping) else None
+
+
+def _logged(lines: Iterable[Mapping[str, Any]], key: str) -> list[float]:
+    return [number for line in lines if (number := finite(line.get(key))) is not None]
+
+
+def _mean(lines: Iterable[Mapping[str, Any]], key: str) -> float | None:
+    numbers = _logged(lines, key)
+    return fmean(numbers) if numbers else None
+
+
+def _middle(lines: Iterable[Mapping[str, Any]], key: str) -> float | None:
+    # The median, since the first step also warms caches up.
+    numbers = _logged(lines, key)
+    return median(numbers) if numbers else None
+
+
+def _late(lines: Iterable[Mapping[str, Any]], key: str) -> float | None:
+    """The mean over the last epoch that logged the key, one line where there are no epochs."""
+    logged = [line for line in lines if finite(line.get(key)) is not None]
+    if not logged:
+        return None
+    end = finite(logged[-1].get("epoch"))
+    if end is None:
+        return finite(logged[-1][key])
+    # Epochs may be whole numbers or, within an epoch, parts of one.
+    return _mean([line for line in logged if (finite(line.get("epoch")) or 0.0) > end - 1], key)

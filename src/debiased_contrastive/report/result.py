@@ -1,0 +1,141 @@
+"""The part of the page with the numbers: accuracies, geometry, and the paper's beside ours."""
+
+import math
+from collections.abc import Sequence
+
+from debiased_contrastive.paper import SIMCLR
+from debiased_contrastive.report.markup import figure, line_key, listed, paragraph, section, table, text, words
+from debiased_contrastive.report.measure import ACCURACIES, EMBEDDINGS, Metric
+from debiased_contrastive.report.number import DASH, counted, decimal, share
+from debiased_contrastive.report.palette import Stroke
+from debiased_contrastive.report.plot import interval_plot
+from debiased_contrastive.report.table import MAIN, Measure, Row
+
+
+def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
+    """Picture, table and notes of the accuracies."""
+    shown = _present(ACCURACIES, rows)
+    if not shown:
+        return section("results", "Accuracy", paragraph("No run has been evaluated yet."))
+    extra = [("Gap closed", "share of what bias costs, in linear top-1, that the row wins back")]
+    if any(row.paper is not None for row in rows):
+        extra.append(("Paper", "published top-1 of the same objective"))
+    headings = [("Objective", ""), ("Seeds", ""), *((metric.heading, metric.meaning) for metric in shown), *extra]
+    body = [
+        [
+            _name(row, stroke),
+            str(row.seeds),
+            *(_cell(row, metric) for metric in shown),
+            text(DASH if row.gap_closed is None else share(row.gap_closed)),
+            *([text(DASH if row.paper is None else decimal(row.paper, 2))] if len(extra) > 1 else []),
+        ]
+        for row, stroke in zip(rows, strokes, strict=True)
+    ]
+    notes = listed(_notes(rows, shown))
+    return section(
+        "results",
+        "Accuracy",
+        f'<div class="beside">{_picture(rows, strokes)}<div><h3>How to read it</h3>{notes}</div></div>',
+        table("Accuracies in percent, mean ± 95 % interval over seeds", headings, body),
+    )
+
+
+def embeddings(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
+    """The table of geometry and of what the batches held."""
+    shown = _present(EMBEDDINGS, rows)
+    if not shown:
+        return ""
+    headings = [("Objective", ""), *((_with_unit(metric), metric.meaning) for metric in shown)]
+    body = [
+        [_name(row, stroke), *(_cell(row, metric) for metric in shown)]
+        for row, stroke in zip(rows, strokes, strict=True)
+    ]
+    return section(
+        "embeddings",
+        "Embeddings and negatives",
+        table("Mean ± 95 % interval over seeds", headings, body),
+        listed(f"{metric.heading}: {metric.meaning}." for metric in shown),
+    )
+
+
+def _name(row: Row, stroke: Stroke) -> str:
+    return line_key(stroke) + words(row.label)
+
+
+def _present(metrics: Sequence[Metric], rows: Sequence[Row]) -> list[Metric]:
+    return [metric for metric in metrics if any(metric.key in row.measures for row in rows)]
+
+
+def _with_unit(metric: Metric) -> str:
+    return f"{metric.heading} (%)" if metric.percent else metric.heading
+
+
+def _cell(row: Row, metric: Metric) -> str:
+    measure = row.measures.get(metric.key)
+    if measure is None:
+        return text(DASH)
+    scale = 100.0 if metric.percent else 1.0
+    mean, half_width = (decimal(scale * value, metric.decimals) for value in measure[:2])
+    fewer = f' <span class="few">n = {measure.n}</span>' if measure.n < row.seeds else ""
+    return f'{mean} <span class="interval">± {half_width}</span>{fewer}'
+
+
+def _picture(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
+    drawn = [(row, stroke) for row, stroke in zip(rows, strokes, strict=True) if MAIN in row.measures]
+    if not drawn:
+        return ""
+    caption = "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."
+    plot, has_paper = interval_plot(*zip(*drawn, strict=True))
+    if has_paper:
+        caption += " Open diamonds are the paper's numbers."
+    return figure(plot, caption)
+
+
+def _notes(rows: Sequence[Row], shown: Sequence[Metric]) -> list[str]:
+    notes = [f"{metric.heading}: {metric.meaning}." for metric in shown]
+    notes.append(
+        "Gap closed: the share of the way from biased to unbiased, in linear top-1, among rows that agree in all "
+        "settings but the objective. Unbiased knows every label: a yardstick, not a rival."
+    )
+    if any(_main(row).n > 1 for row in rows if MAIN in row.measures):
+        notes.append(
+            "A difference in the text has its interval from differences seed by seed, so it may be clear of zero "
+            "although the intervals of its two rows overlap."
+        )
+    if any(math.isnan(_main(row).half_width) for row in rows if MAIN in row.measures):
+        notes.append(f"± {DASH} means a single seed, which has no interval.")
+    waiting = sum(row.seeds - (_main(row).n if MAIN in row.measures else 0) for row in rows)
+    if waiting:
+        notes.append(f"{counted(waiting, 'run')} had no linear accuracy yet; means are over the others.")
+    return notes + _paper_notes(rows)
+
+
+def _main(row: Row) -> Measure:
+    return row.measures[MAIN]
+
+
+def _paper_notes(rows: Sequence[Row]) -> list[str]:
+    compared = [row for row in rows if row.paper is not None]
+    if not compared:
+        return []
+    differences = list(dict.fromkeys(part for row in compared for part in _differences(row)))
+    published = (
+        f"Paper: numbers of the released code ({SIMCLR.encoder}, {SIMCLR.epochs} epochs, batch {SIMCLR.batch}, "
+        "official probe; how many runs is not said)."
+    )
+    if not differences:
+        return [published]
+    return [f"{published} The setting here differs, so compare differences, not levels: {', '.join(differences)}."]
+
+
+def _differences(row: Row) -> list[str]:
+    record = row.group.records[0]
+    encoder = record.section("encoder").get("name")
+    training = record.section("training")
+    pairs = (
+        ("encoder", encoder, SIMCLR.encoder),
+        ("epochs", training.get("epochs"), SIMCLR.epochs),
+        ("batch", training.get("batch"), SIMCLR.batch),
+        ("temperature", row.group.objective.get("temperature"), SIMCLR.temperature),
+    )
+    return [f"{name} {ours}" for name, ours, theirs in pairs if ours is not None and ours != theirs]

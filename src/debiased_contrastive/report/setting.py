@@ -1,0 +1,56 @@
+"""Settings as flat lists: which ones all runs share, which ones tell them apart."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAMES = ("seed",)
+"""What never tells two rows apart: the seeds of a row differ."""
+
+
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings with dotted keys, the seed left out.
+
+    >>> flat_settings({"seed": 0, "objective": {"kind": "biased", "tau_plus": 0.0}})
+    {'objective.kind': 'biased', 'objective.tau_plus': 0.0}
+    """
+    result: dict[str, Any] = {}
+    for key, value in settings.items():
+        if not prefix and key in NAMES:
+            continue
+        if isinstance(value, Mapping) and value:
+            result |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
+
+
+def shared_settings(all_settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The flat settings that are the same everywhere."""
+    first, *others = map(flat_settings, all_settings)
+    return {
+        key: value for key, value in first.items() if all(key in other and other[key] == value for other in others)
+    }
+
+
+def differing_keys(all_settings: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The flat keys whose values differ, in the order of their first appearance."""
+    shared = shared_settings(all_settings)
+    keys = dict.fromkeys(key for settings in all_settings for key in flat_settings(settings))
+    return tuple(key for key in keys if key not in shared)
+
+
+def plain(value: object) -> str:
+    """A value as people write it.
+
+    >>> plain(0.0001), plain(True), plain(None), plain([1, 2])
+    ('0.0001', 'yes', 'none', '1, 2')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(plain, value))
+    return str(value)

@@ -1,0 +1,119 @@
+"""The summary of runs as plain data: one row per setting, each number with its interval over seeds."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from debiased_contrastive.evaluation.interval import gap_closed, mean_and_interval
+from debiased_contrastive.paper import published
+from debiased_contrastive.report.group import Group, baseline, grouped
+from debiased_contrastive.report.measure import values
+from debiased_contrastive.report.record import finite, read_records
+from debiased_contrastive.runs import Run
+
+MAIN = "linear_top1"
+"""The accuracy that costs and gaps are counted in."""
+
+
+class Measure(NamedTuple):
+    """A mean over seeds."""
+
+    mean: float
+    half_width: float
+    """Of the 95 % interval; NaN for a single seed."""
+    n: int
+
+    def overlaps(self, other: "Measure") -> bool:
+        """Whether the two intervals have a point in common."""
+        return abs(self.mean - other.mean) <= self.half_width + other.half_width
+
+
+@dataclass(frozen=True)
+class Row:
+    """One setting, all its seeds."""
+
+    group: Group
+    measures: Mapping[str, Measure]
+    """By the keys of `measure.values`; shares and accuracies from 0 to 1."""
+    gap_closed: float | None
+    """Share of what bias costs that a debiased row wins back; None where no cost was measured."""
+    paper: float | None
+    """The published top-1 in percent."""
+
+    @property
+    def label(self) -> str:
+        """The name of the row."""
+        return self.group.label
+
+    @property
+    def seeds(self) -> int:
+        """How many."""
+        return len(self.group.records)
+
+
+def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
+    """The summary of run directories: comparable settings together, biased, then debiased, then unbiased.
+
+    >>> rows([])
+    Traceback (most recent call last):
+    ValueError: a report needs at least one readable run; got none: name folders that hold a settings.json
+    """
+    records, _ = read_records(runs)
+    return summarised(grouped(records))
+
+
+def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
+    """A row for each group, in their order."""
+    measures = {id(group): _measures(group) for group in groups}
+
+    def main(group: Group | None) -> float | None:
+        measure = measures[id(group)].get(MAIN) if group else None
+        return measure.mean if measure else None
+
+    def share(group: Group) -> float | None:
+        biased, unbiased = (main(baseline(group, groups, kind)) for kind in ("biased", "unbiased"))
+        own = main(group)
+        # Without a cost there is nothing to win back.
+        if group.kind != "debiased" or own is None or biased is None or unbiased is None or unbiased <= biased:
+            return None
+        return gap_closed(biased, own, unbiased)
+
+    return tuple(Row(group, measures[id(group)], share(group), _paper(group)) for group in groups)
+
+
+def paired_difference(row: Row, other: Row, key: str = MAIN) -> Measure:
+    """The mean of row - other, with the interval of the differences seed by seed; NaN where seeds do not match."""
+    by_seed, others = (_by_seed(one.group, key) for one in (row, other))
+    difference = row.measures[key].mean - other.measures[key].mean
+    if by_seed.keys() != others.keys():
+        return Measure(difference, math.nan, 0)
+    half_width = mean_and_interval([by_seed[seed] - others[seed] for seed in by_seed])[1]
+    return Measure(difference, half_width, len(by_seed))
+
+
+def _by_seed(group: Group, key: str) -> dict[str, float]:
+    return {record.seed: found[key] for record in group.records if key in (found := values(record))}
+
+
+def _measures(group: Group) -> dict[str, Measure]:
+    found = [values(record) for record in group.records]
+    result = {}
+    for key in dict.fromkeys(key for some in found for key in some):
+        numbers = [some[key] for some in found if key in some]
+        result[key] = Measure(*mean_and_interval(numbers), len(numbers))
+    return result
+
+
+def _paper(group: Group) -> float | None:
+    objective = group.objective
+    tau_plus = finite(objective.get("tau_plus"))
+    # The published runs had no hard negatives, no queue and no labels.
+    if any(objective.get(key) for key in ("beta", "known_labels")) or objective.get("negatives") == "queue":
+        return None
+    return published(
+        str(group.records[0].section("data").get("name")),
+        group.kind,
+        tau_plus=tau_plus or 0.0,
+        num_positives=objective.get("num_positives", 1),
+    )

@@ -1,0 +1,87 @@
+"""What a person at a terminal sees: progress with speed and time left, one line for an error, a table."""
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+console = Console(stderr=True)
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool) -> Iterator["Bar"]:
+    """A bar while it lasts; in quiet mode one line about every tenth, for logs."""
+    if quiet:
+        yield Bar(what, None)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=False) as drawn:
+        yield Bar(what, drawn)
+
+
+class Bar:
+    """Where one long job stands."""
+
+    def __init__(self, what: str, drawn: Progress | None) -> None:
+        self.what, self.drawn = what, drawn
+        self.task = None if drawn is None else drawn.add_task(what, total=None, note="")
+        self.tenth = -1
+
+    def at(self, done: int, total: int, note: str = "") -> None:
+        """Show that `done` of `total` are done."""
+        if self.drawn is not None and self.task is not None:
+            self.drawn.update(self.task, completed=done, total=total, note=note)
+        elif (tenth := 10 * done // max(1, total)) > self.tenth:
+            self.tenth = tenth
+            say(f"{self.what}: {done} of {total} {note}".rstrip(), quiet=False)
+
+
+def say(text: str, *, quiet: bool) -> None:
+    """One line to the terminal, not to the output that others read."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def table(title: str, header: list[str], rows: list[list[str]]) -> None:
+    """A table on the standard output, plain where that is a file."""
+    made = Table(*header, title=title, title_justify="left")
+    for row in rows:
+        made.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 160).print(made)
+
+
+class Stop:
+    """Whether somebody asked for an end."""
+
+    asked = False
+
+
+@contextmanager
+def polite_stop() -> Iterator[Stop]:
+    """Ctrl-C or SIGTERM ask for an end at the next step; a second one ends at once."""
+    stop = Stop()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    before: dict[signal.Signals, Any] = {
+        number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,143 @@
+"""The command line as a person meets it: one line for every mistake, whole runs on small settings."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from debiased_contrastive import __version__
+from debiased_contrastive.cli import main
+from debiased_contrastive.experiments.presets import PRESETS
+
+SMALL = [
+    "--data.per-class", "20", "--training.batch", "40", "--training.epochs", "2", "--training.knn-every", "1",
+    "--training.log-every", "1", "--encoder.width", "4", "--encoder.hidden-dim", "16", "--encoder.out-dim", "8",
+    "--training.accelerator", "cpu", "--quiet",
+]  # fmt: skip
+
+
+def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, captured.err
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("trian", "'trian' must be one of demo, train, resume"),
+        ("", "demo, train, resume, evaluate, embed, report, presets"),
+        ("train nope", "'nope' must be one of demo, cifar10-small"),
+        ("train demo --objective.tua-plus 0.1", "did you mean --objective.tau-plus?"),
+        ("train demo --objective.tau-plus abc", "could not convert string to float: 'abc'"),
+        ("train demo --objective.tau-plus 1.5", "tau_plus must lie in [0, 1); got 1.5"),
+        ("train demo --objective.kind best", "Expected one of ('biased', 'debiased', 'unbiased')"),
+        ("train demo --objective.num-positives 0", "num_positives must be at least 1; got 0"),
+        ("train demo --training.batch 0", "batch must be at least 1; got 0"),
+        ("train demo --training.batch 2001", "batch must lie between 2 and the number of samples, 2000; got 2001"),
+        ("train demo --download", "--download is for cifar10 and stl10; got fashion"),
+        ("train cifar10", "cifar10 needs to know where its images are: pass --data.root DIR or set DEBIASED_DATA"),
+        ("train cifar10 --data.root nowhere", "nowhere holds no CIFAR-10"),
+        ("train folder --data.root nowhere", "nowhere is not a folder"),
+        ("demo --seeds 0", "seeds must be at least 1; got 0"),
+        ("resume nowhere", "nowhere holds no run: expected settings.json in it"),
+        ("evaluate nowhere", "nowhere holds no run"),
+        ("embed nowhere --images . --out x.txt", "--out must end in .npy or .npz; got x.txt"),
+        ("embed nowhere --images . --out x.npy", "nowhere holds no trained encoder"),
+        ("report nowhere", "nowhere is no run and holds none"),
+        ("report", "a report needs at least one readable run; got none"),
+    ],
+)
+def test_a_mistake_is_one_line_and_code_2(
+    arguments: str,
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DEBIASED_DATA", raising=False)
+    line = error_of(arguments.split(), capsys)
+    assert line.startswith("debiased: ")
+    assert words in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_train_evaluate_embed_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    main(["train", "demo", *SMALL, "--tensorboard"])
+    capsys.readouterr()
+    run = tmp_path / "runs/demo-debiased-seed0"
+    assert "demo-debiased-seed0 holds a run already" in error_of(["train", "demo", *SMALL], capsys)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 11))
+    for name in ("loss", "floored", "tau_cap_median", "learning_rate", "images_per_second", "false_negative_rate"):
+        assert all(isinstance(line[name], float) for line in lines), name
+    assert 0 <= lines[-1]["knn"] <= 1
+    assert list((run / "tensorboard").iterdir())
+    main(["evaluate", str(run), "--quiet"])
+    capsys.readouterr()
+    found = json.loads((run / "evaluation.json").read_text())
+    assert found["linear"]["top1"] > 0.2  # ten classes
+    assert {"knn", "mean_classifier", "alignment", "uniformity"} <= found.keys()
+    folder = tmp_path / "images"
+    folder.mkdir()
+    for k in range(3):
+        Image.fromarray(np.full((30, 20), 80 * k, np.uint8)).save(folder / f"{k}.png")
+    main(["embed", str(run), "--images", str(folder), "--out", "z.npy", "--quiet"])
+    assert np.load("z.npy").shape == (3, 32)
+    capsys.readouterr()
+    main(["report", "runs", "--title", "<b>"])
+    assert "&lt;b&gt;" in (tmp_path / "report.html").read_text()
+    assert "debiased" in capsys.readouterr().out
+    main(["resume", str(run), "--quiet"])  # finished: nothing to do
+
+
+def test_embed_keeps_names_and_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "images"
+    generator = np.random.default_rng(0)
+    for label in ("cat", "dog"):
+        (root / label).mkdir(parents=True)
+        for k in range(10):
+            pixels = generator.integers(0, 256, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(root / label / f"{k}.png")
+    run = tmp_path / "run"
+    settings = ["--data.root", str(root), "--data.test-root", str(root), "--data.folder-size", "16",
+                "--views.size", "16", "--training.batch", "10", "--training.epochs", "1", "--training.warm-up", "0",
+                "--encoder.name", "small", "--encoder.width", "4", "--encoder.hidden-dim", "8",
+                "--encoder.out-dim", "4", "--training.accelerator", "cpu", "--quiet"]  # fmt: skip
+    main(["train", "folder", *settings, "--out", str(run)])
+    main(["embed", str(run), "--images", str(root), "--out", str(tmp_path / "z.npz"), "--quiet"])
+    with np.load(tmp_path / "z.npz", allow_pickle=False) as found:
+        assert found["features"].shape == (20, 32)
+        assert found["names"][[0, 19]].tolist() == ["cat/0.png", "dog/9.png"]
+        assert found["labels"].tolist() == [0] * 10 + [1] * 10
+        assert found["class_names"].tolist() == ["cat", "dog"]
+        features = found["features"]
+    main(["embed", str(run), "--images", str(root), "--out", str(tmp_path / "z.npy"), "--quiet"])
+    np.testing.assert_array_equal(np.load(tmp_path / "z.npy"), features)
+    assert "20 rows of 32 features" in capsys.readouterr().out
+
+
+def test_presets_prints_every_one_with_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["presets"])
+    out = capsys.readouterr().out
+    for name in PRESETS:
+        assert f" {name} " in out
+    assert "8.6 h" in out  # CIFAR10 at 10 TFLOP/s: 400 epochs x 49,920 images x 2 views x 3 passes x 2.6 GFLOP
+
+
+def test_version_and_help_come_without_training_code() -> None:
+    script = "import sys; from debiased_contrastive.cli import main; main(['--version']); print('matplotlib' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == [__version__, "False"]
