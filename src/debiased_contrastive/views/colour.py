@@ -37,18 +37,25 @@ def hue(images: Tensor, shift: Tensor) -> Tensor:
     """The images with their hue turned by `shift` of a full circle.
 
     With v the largest channel, c the largest minus the smallest and h the hue in [0, 6), a channel of the
-    result is v - c clamp(min(k, 4 - k), 0, 1), k = (n + h) mod 6, n = 5, 3, 1 for red, green, blue.
+    result is v - c (1 - w), where w is |h - 3| - 1 for red, 2 - |h - 2| for green and 2 - |h - 4| for blue,
+    each cut to [0, 1].
     """
     if images.shape[1] == 1:
         return images
     r, g, b = images.unbind(1)
     v = torch.maximum(torch.maximum(r, g), b)
     c = v - torch.minimum(torch.minimum(r, g), b)
-    inverse = torch.where(c > 0, 1 / c, 0.0)
-    h = torch.where(v == r, (g - b) * inverse, torch.where(v == g, (b - r) * inverse + 2, (r - g) * inverse + 4))
+    # Where c is 0 all differences are, and any hue will do.
+    inverse = c.clamp(min=torch.finfo(c.dtype).tiny).reciprocal_()
+    of_green_or_blue = torch.where(v == g, (b - r).mul_(inverse).add_(2), (r - g).mul_(inverse).add_(4))
+    h = torch.where(v == r, (g - b).mul_(inverse), of_green_or_blue)
     h += 6 * shift.view(-1, 1, 1)
-    k = torch.stack([h + 5, h + 3, h + 1], 1).remainder_(6)
-    return torch.addcmul(v.unsqueeze(1), torch.minimum(k, 4 - k).clamp_(0, 1), c.unsqueeze(1), value=-1)
+    h.sub_(torch.floor(h / 6), alpha=6)
+    result = torch.empty_like(images)
+    for channel, (centre, sign, offset) in enumerate(((3, 1, -1), (2, -1, 2), (4, -1, 2))):
+        lack = (h - centre).abs_().mul_(sign).add_(offset).clamp_(0, 1).sub_(1)
+        torch.addcmul(v, c, lack, out=result[:, channel])
+    return result
 
 
 def blurred(images: Tensor, sigma: Tensor, kernel: int) -> Tensor:
