@@ -1,6 +1,8 @@
 """The command line as a person meets it: one line for every mistake, whole runs on small settings."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from PIL import Image
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli import _parsed, main
 from debiased_contrastive.experiments.presets import PRESETS
 
 SMALL = [
@@ -129,6 +131,17 @@ def test_embed_keeps_names_and_labels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "20 rows of 32 features" in capsys.readouterr().out
 
 
+def test_every_command_in_the_documents_parses() -> None:
+    root = Path(__file__).parents[1]
+    texts = [path.read_text() for path in (root / "README.md", *(root / "docs").glob("*.md"))]
+    blocks = [block for text in texts for block in re.findall(r"```bash\n(.*?)```", text, re.S)]
+    commands = re.findall(r"^(?:debiased|torchrun .*cli) .*$", "\n".join(blocks), re.M)
+    assert len(commands) >= 9
+    for line in commands:
+        words = shlex.split(line, comments=True)
+        _parsed(words[words.index("debiased_contrastive.cli") + 1 :] if "torchrun" in words else words[1:])
+
+
 def test_presets_prints_every_one_with_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
     main(["presets"])
     out = capsys.readouterr().out
@@ -138,6 +151,6 @@ def test_presets_prints_every_one_with_its_cost(capsys: pytest.CaptureFixture[st
 
 
 def test_version_and_help_come_without_training_code() -> None:
-    script = "import sys; from debiased_contrastive.cli import main; main(['--version']); print('matplotlib' in sys.modules)"
+    script = "import sys; from debiased_contrastive.cli import _parsed, main; main(['--version']); print('matplotlib' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.split() == [__version__, "False"]
