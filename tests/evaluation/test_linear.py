@@ -6,9 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
-from sklearn.metrics import top_k_accuracy_score  # type: ignore[import-untyped]
-from sklearn.preprocessing import StandardScaler  # type: ignore[import-untyped]
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import top_k_accuracy_score
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from debiased_contrastive.evaluation import linear
