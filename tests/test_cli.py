@@ -43,7 +43,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train demo --objective.tau-plus 1.5", "tau_plus must lie in [0, 1); got 1.5"),
         ("train demo --objective.kind best", "Expected one of ('biased', 'debiased', 'unbiased')"),
         ("train demo --objective.num-positives 0", "num_positives must be at least 1; got 0"),
-        ("train demo --training.batch 0", "batch must be at least 1; got 0"),
+        ("train demo --training.batch 0", "batch must be an integer of at least 1; got 0"),
         ("train demo --training.batch 2001", "batch must lie between 2 and the number of samples, 2000; got 2001"),
         ("train demo --download", "--download is for cifar10 and stl10; got fashion"),
         ("train cifar10", "cifar10 needs to know where its images are: pass --data.root DIR or set DEBIASED_DATA"),

@@ -18,8 +18,12 @@ def synchronised(module: nn.Module, device: torch.device) -> nn.Module:
         return converted
     if isinstance(module, _BatchNorm):
         return _same(module)
-    for name, child in module.named_children():
-        setattr(module, name, synchronised(child, device))
+    made: dict[nn.Module, nn.Module] = {}
+    # Not named_children, which passes over a module that stands under a second name.
+    for name, child in module._modules.items():
+        if child is not None:
+            made[child] = made.get(child) or synchronised(child, device)
+            module._modules[name] = made[child]
     return module
 
 

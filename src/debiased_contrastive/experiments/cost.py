@@ -9,14 +9,17 @@ from debiased_contrastive.experiments.settings import Settings
 SUSTAINED = 10e12
 """Operations a second of one GPU that the estimates assume: a fifth to a tenth of what is printed on it."""
 _IMAGES = {"fashion": 2_000, "cifar10": 50_000, "stl10": 105_000}
+_PER_CLASS = {"fashion": 200, "cifar10": 5_000, "stl10": 500}
 
 
 def operations(settings: Settings) -> float:
     """Floating-point operations of a training: a backward costs two forwards; views and loss are left out."""
-    per_view = 3 * forward_operations(settings)
+    views = settings.objective.num_positives + 1
+    # Keys of a queue have no backward.
+    passes = 3 * views if settings.objective.negatives == "batch" else 3 + (views - 1)
     images = image_count(settings) or 0
     images -= images % settings.training.batch
-    return per_view * (settings.objective.num_positives + 1) * images * settings.training.epochs
+    return passes * forward_operations(settings) * images * settings.training.epochs
 
 
 def forward_operations(settings: Settings) -> int:
@@ -32,6 +35,6 @@ def image_count(settings: Settings) -> int | None:
     data = settings.data
     if data.name == "folder":
         return None
-    if data.per_class is not None:
-        return data.per_class * (len(data.classes) or 10)
+    if data.classes or data.per_class is not None:
+        return (data.per_class or _PER_CLASS[data.name]) * (len(data.classes) or 10)
     return _IMAGES[data.name]

@@ -28,11 +28,13 @@ def features_of(
     parts = []
     batches = torch.arange(len(images)).split(BATCH)
     pixels = images.prefetched(batches) if isinstance(images, FolderImages) else map(images.batch, batches)
-    for batch in pixels:
-        parts.append(encoder(prepared(batch.to(device), views)).float().cpu())
-        if on_progress is not None:
-            on_progress(sum(map(len, parts)), len(images))
-    encoder.train(was_training)
+    try:
+        for batch in pixels:
+            parts.append(encoder(prepared(batch.to(device), views)).float().cpu())
+            if on_progress is not None:
+                on_progress(sum(map(len, parts)), len(images))
+    finally:
+        encoder.train(was_training)
     return torch.cat(parts)
 
 

@@ -71,11 +71,14 @@ class Log:
     def _false_negative_rate(self, step: int) -> float | None:
         if self.labels is None:
             return None
-        training = self.settings.training
-        labels = self.labels[indices_of(step - 1, self.count, training.batch, self.settings.seed)]
-        if bool((labels < 0).any()):
+        ids = indices_of(step - 1, self.count, self.settings.training.batch, self.settings.seed)
+        labels = self.labels[ids]
+        if bool((self.labels < 0).any()):
             return None
-        return false_negative_rate(labels)
+        if not isinstance(self.method, QueueSimCLR):
+            return false_negative_rate(labels)
+        stored = self.method.queue.ids.cpu()
+        return false_negative_rate(labels, self.labels[stored], ids.unsqueeze(1) == stored)
 
     def _knn(self) -> float:
         device, views = self.fabric.device, self.settings.views

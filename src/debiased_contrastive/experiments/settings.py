@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_type_hints
+from typing import Any, Literal, TypeAlias, get_origin, get_type_hints
 
-from debiased_contrastive.objectives.settings import OnFloor, check_beta, check_tau_plus
+from debiased_contrastive.objectives.settings import OnFloor, check_beta, check_choice, check_tau_plus
 from debiased_contrastive.training.schedule import Schedule
 from debiased_contrastive.views.simclr import SimCLRViews
 
@@ -28,6 +28,12 @@ class Data:
     folder_size: int = 64
     """For a folder: side in pixels to which images are scaled and cropped when they are read."""
 
+    def __post_init__(self) -> None:
+        _check_words(self)
+        if self.per_class is not None:
+            _check_at_least(1, per_class=self.per_class)
+        _check_at_least(1, folder_size=self.folder_size)
+
 
 @dataclass(frozen=True)
 class Encoder:
@@ -42,6 +48,10 @@ class Encoder:
     """Hidden units of the projector."""
     out_dim: int = 128
     """Dimensions of the embedding that the loss sees."""
+
+    def __post_init__(self) -> None:
+        _check_words(self)
+        _check_at_least(1, width=self.width, hidden_dim=self.hidden_dim, out_dim=self.out_dim)
 
 
 @dataclass(frozen=True)
@@ -68,8 +78,12 @@ class Objective:
     """Of the key encoder, with a queue."""
 
     def __post_init__(self) -> None:
+        _check_words(self)
         check_tau_plus(self.tau_plus)
         check_beta(self.beta)
+        _check_at_least(1, queue_size=self.queue_size)
+        if not 0 <= self.momentum <= 1:
+            raise ValueError(f"momentum must lie in [0, 1]; got {self.momentum}: 0.99 to 0.999 is usual")
         if not self.temperature > 0:
             raise ValueError(f"temperature must be positive; got {self.temperature}: 0.5 is the paper's")
         if self.num_positives < 1:
@@ -111,12 +125,9 @@ class Training:
     """Epochs between two kNN accuracies on the way; 0 is never."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1; got {getattr(self, name)}")
-        for name in ("checkpoint_every", "knn_every", "warm_up"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0; got {getattr(self, name)}: 0 is the default")
+        _check_words(self)
+        _check_at_least(1, epochs=self.epochs, batch=self.batch, log_every=self.log_every)
+        _check_at_least(0, checkpoint_every=self.checkpoint_every, knn_every=self.knn_every, warm_up=self.warm_up)
         if not self.learning_rate > 0 or not self.weight_decay >= 0:
             raise ValueError(
                 "learning_rate must be positive and weight_decay at least 0; got "
@@ -136,6 +147,19 @@ class Settings:
     encoder: Encoder = field(default_factory=Encoder)
     objective: Objective = field(default_factory=Objective)
     training: Training = field(default_factory=Training)
+
+
+def _check_words(settings: Any) -> None:
+    """Raise where a field that must be one of a few words is another."""
+    for name, hint in get_type_hints(type(settings)).items():
+        if get_origin(hint) is Literal:
+            check_choice(name, getattr(settings, name), hint)
+
+
+def _check_at_least(least: int, **values: int) -> None:
+    for name, value in values.items():
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
 
 
 def as_json(settings: Settings) -> dict[str, Any]:

@@ -85,16 +85,18 @@ class QueueSimCLR(nn.Module):
         return keys
 
 
-def false_negative_rate(labels: Tensor, stored: Tensor | None = None) -> float:
+def false_negative_rate(labels: Tensor, stored: Tensor | None = None, own: Tensor | None = None) -> float:
     """Share of the unlabeled samples that have their anchor's class: the tau_plus that this batch has.
 
-    labels (b,) of a batch among itself, an input not being its own negative; or against `stored` (k,).
+    labels (b,) of a batch among itself, an input not being its own negative; or against `stored` (k,), where
+    own (b, k) marks keys of the anchor itself, which do not count.
 
     >>> false_negative_rate(torch.tensor([0, 0, 1, 2]))
     0.16666666666666666
     """
     if stored is not None:
-        return float((labels.unsqueeze(1) == stored).double().mean())
+        same = labels.unsqueeze(1) == stored
+        return float((same if own is None else same[~own]).double().mean())
     counts = labels.bincount().double()
     b = len(labels)
     return float((counts * (counts - 1)).sum() / (b * (b - 1)))
