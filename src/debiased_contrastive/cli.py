@@ -132,8 +132,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     command = _parsed(words)
     # Torch and its friends are loaded only when the flags are right.
-    from debiased_contrastive import commands
+    from debiased_contrastive import commands, terminal
 
+    terminal.keep_freed_memory()
     try:
         _run(command, commands)
     except (ValueError, OSError) as error:

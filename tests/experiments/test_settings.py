@@ -138,7 +138,7 @@ NAN = float("nan")
         (lambda: Objective("debaised"), "kind must be one of 'biased', 'debiased', 'unbiased'; got 'debaised'"),  # type: ignore[arg-type]
         (lambda: Encoder("vgg"), "name must be one of 'small', 'resnet18', 'resnet34', 'resnet50'; got 'vgg'"),  # type: ignore[arg-type]
         (lambda: Objective(queue_size=0), "queue_size must be an integer of at least 1; got 0"),
-        (lambda: Objective(momentum=2.0), "momentum must lie in [0, 1]; got 2.0"),
+        (lambda: Objective(momentum=2.0), r"momentum must lie in \[0, 1\]; got 2.0"),
         (lambda: Data(per_class=0), "per_class must be an integer of at least 1; got 0"),
         (lambda: Data(folder_size=0), "folder_size must be an integer of at least 1; got 0"),
         (lambda: Training(batch="256"), "batch must be an integer of at least 1; got '256'"),  # type: ignore[arg-type]

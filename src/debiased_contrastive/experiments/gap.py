@@ -24,6 +24,7 @@ from debiased_contrastive.experiments.settings import Objective, Settings
 from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import Run
+from debiased_contrastive.terminal import keep_freed_memory
 
 CLASSES = 0.2
 """One of five: the class prior of the grid's data."""
@@ -90,6 +91,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
     part, parts = map(int, arguments.share.split("/"))
     arguments.out.mkdir(parents=True, exist_ok=True)
     items = list(grid(PRESETS[arguments.preset].settings, arguments.seeds))

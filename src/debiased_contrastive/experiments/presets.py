@@ -24,7 +24,7 @@ _PRESETS = {
             data=Data("fashion"),
             views=_FASHION_VIEWS,
             encoder=_SMALL,
-            training=Training(epochs=30, batch=256, knn_every=5),
+            training=Training(epochs=20, batch=256, knn_every=4),
         ),
     ),
     "cifar10-small": Preset(
