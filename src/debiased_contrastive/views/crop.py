@@ -35,24 +35,29 @@ def crop_boxes(
     return torch.where(fits.unsqueeze(1), boxes, torch.tensor(_central_box(height, width, ratio)))
 
 
-def cropped(images: Tensor, boxes: Tensor, size: int, flipped: Tensor | None = None) -> Tensor:
+def cropped(
+    images: Tensor, boxes: Tensor, size: int, flipped: Tensor | None = None, *, out: Tensor | None = None
+) -> Tensor:
     """(b, c, size, size), each image's box resized with a triangle filter, mirrored where `flipped` (b,).
 
-    images (b, c, h, w) floating-point. The filter is Pillow's bilinear one: plain interpolation where a box
-    is enlarged, an average over its pixels where it shrinks.
+    images (b, c, h, w) floating-point; the result goes to `out` if there is one. The filter is Pillow's
+    bilinear one: plain interpolation where a box is enlarged, an average over its pixels where it shrinks.
     """
     boxes = boxes.to(images)
-    rows = _resize_weights(boxes[:, 0], boxes[:, 2], size, images.shape[2])
-    columns = _resize_weights(boxes[:, 1], boxes[:, 3], size, images.shape[3])
-    if flipped is not None:
-        columns = torch.where(flipped.to(columns.device).view(-1, 1, 1), columns.flip(1), columns)
-    return rows.unsqueeze(1) @ images @ columns.mT.unsqueeze(1)
+    rows = _resize_weights(boxes[:, 0], boxes[:, 2], size, images.shape[2], None)
+    columns = _resize_weights(boxes[:, 1], boxes[:, 3], size, images.shape[3], flipped)
+    # All channels and rows of an image meet the same columns: one product without copies.
+    narrow = torch.bmm(images.flatten(1, 2), columns.mT).unflatten(1, images.shape[1:3])
+    return torch.matmul(rows.unsqueeze(1), narrow, out=out)
 
 
-def _resize_weights(start: Tensor, length: Tensor, size: int, extent: int) -> Tensor:
+def _resize_weights(start: Tensor, length: Tensor, size: int, extent: int, flipped: Tensor | None) -> Tensor:
     """(b, size, extent): row k holds the weights of the pixels that make output k of each image."""
     step = (length / size).view(-1, 1, 1)
-    centre = start.view(-1, 1, 1) + (torch.arange(size, device=start.device).view(1, -1, 1) + 0.5) * step
+    k = torch.arange(size, device=start.device).view(1, -1, 1)
+    if flipped is not None:
+        k = torch.where(flipped.to(k.device).view(-1, 1, 1), size - 1 - k, k)
+    centre = start.view(-1, 1, 1) + (k + 0.5) * step
     pixel = torch.arange(extent, device=start.device).view(1, 1, -1)
     weights = (1 - (pixel + 0.5 - centre).abs() / step.clamp(min=1)).clamp_(min=0)
     # Beyond the box there is nothing: it was cut out before it was resized.

@@ -10,6 +10,7 @@ from torch import Tensor
 from debiased_contrastive.views.colour import blurred, brightness, contrast, grayscale, hue, saturation
 from debiased_contrastive.views.crop import crop_boxes, cropped
 
+_PART = 128
 _JITTER: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
 
 
@@ -87,18 +88,35 @@ class SimCLRViews:
         if b != len(pixels):
             raise ValueError(f"drawn must be for as many images as there are; got {b} for {len(pixels)}")
         flat = Drawn(*(values.flatten(0, 1) for values in drawn))
-        images = cropped((pixels.float() / 255).repeat(count, 1, 1, 1), flat.boxes, self.size, flat.flipped)
+        images = self._cropped(pixels, flat)
         self._jitter_(images, flat)
         _gray_(images, flat)
         self._blur_(images, flat)
-        result: Tensor = self.normalised(images).unflatten(0, (count, b))
+        mean, std = self._moments(images)
+        result: Tensor = images.sub_(mean).div_(std).unflatten(0, (count, b))
         return result
 
     def normalised(self, images: Tensor) -> Tensor:
         """Images in [0, 1] with the data's mean and standard deviation taken out."""
-        mean = torch.tensor(self.mean, device=images.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=images.device).view(-1, 1, 1)
+        mean, std = self._moments(images)
         return (images - mean) / std
+
+    def _moments(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.mean, self.std))
+        return mean, std
+
+    def _cropped(self, pixels: Tensor, drawn: "Drawn") -> Tensor:
+        """The crops of all views in [0, 1]; on a CPU in parts whose numbers stay in its cache."""
+        n, b = len(drawn.boxes), len(pixels)
+        images = torch.empty(n, pixels.shape[1], self.size, self.size, device=pixels.device)
+        part = _PART if pixels.device.type == "cpu" else b
+        for start in range(0, n, b):
+            for first in range(0, b, part):
+                stop = min(first + part, b)
+                own = slice(start + first, start + stop)
+                source = pixels[first:stop].float().mul_(1 / 255)
+                cropped(source, drawn.boxes[own], self.size, drawn.flipped[own], out=images[own])
+        return images
 
     def _jitter_bounds(self) -> tuple[Tensor, Tensor]:
         centre = torch.tensor([1.0, 1.0, 1.0, 0.0])
@@ -107,16 +125,17 @@ class SimCLRViews:
 
     def _jitter_(self, images: Tensor, drawn: "Drawn") -> None:
         factors = drawn.factors.to(images)
+        places = _places(drawn.jittered, images)
         # Each image has its own order of the four, so each round has a group of images for each.
-        for position in range(len(_JITTER)):
-            for kind, operation in enumerate(_JITTER):
+        for kinds in drawn.order[drawn.jittered].to(images.device).unbind(1):
+            groups = places[kinds.argsort()].split(kinds.bincount(minlength=len(_JITTER)).tolist())
+            for kind, (operation, group) in enumerate(zip(_JITTER, groups, strict=True)):
                 if self.jitter[kind]:
-                    group = _places(drawn.jittered & (drawn.order[:, position] == kind), images)
-                    images[group] = operation(images[group], factors[group, kind])
+                    images[group] = operation(images.index_select(0, group), factors[group, kind])
 
     def _blur_(self, images: Tensor, drawn: "Drawn") -> None:
         group = _places(drawn.blurred, images)
-        images[group] = blurred(images[group], drawn.sigma.to(images)[group], self.blur_kernel)
+        images[group] = blurred(images.index_select(0, group), drawn.sigma.to(images)[group], self.blur_kernel)
 
 
 class Drawn(NamedTuple):
@@ -141,7 +160,7 @@ class Drawn(NamedTuple):
 
 def _gray_(images: Tensor, drawn: Drawn) -> None:
     group = _places(drawn.gray, images)
-    images[group] = grayscale(images[group]).expand(-1, images.shape[1], -1, -1)
+    images[group] = grayscale(images.index_select(0, group)).expand(-1, images.shape[1], -1, -1)
 
 
 def _places(mask: Tensor, images: Tensor) -> Tensor:
