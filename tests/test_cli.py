@@ -45,6 +45,12 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train demo --objective.num-positives 0", "num_positives must be at least 1; got 0"),
         ("train demo --training.batch 0", "batch must be an integer of at least 1; got 0"),
         ("train demo --training.batch 2001", "batch must lie between 2 and the number of samples, 2000; got 2001"),
+        ("train demo --data.name cifar10 --data.root .", "holds no CIFAR-10"),
+        ("train demo --training.accelerator gpu", "accelerator=gpu does not work here"),
+        ("train demo --views.blur-kernel 61", "blur_kernel must be smaller than twice the size; got 61 for 28"),
+        ("train demo --views.scale 0.5 0.1", "scale must be two numbers, 0 < low <= high; got 0.5 and 0.1"),
+        ("train demo --views.std 0", "std positive"),
+        ("train demo --views.mean 0.1 0.2 --views.std 0.1 0.2", "one value per channel, 1 here; got 2"),
         ("train demo --download", "--download is for cifar10 and stl10; got fashion"),
         ("train cifar10", "cifar10 needs to know where its images are: pass --data.root DIR or set DEBIASED_DATA"),
         ("train cifar10 --data.root nowhere", "nowhere holds no CIFAR-10"),
@@ -53,7 +59,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("resume nowhere", "nowhere holds no run: expected settings.json in it"),
         ("evaluate nowhere", "nowhere holds no run"),
         ("embed nowhere --images . --out x.txt", "--out must end in .npy or .npz; got x.txt"),
-        ("embed nowhere --images . --out x.npy", "nowhere holds no trained encoder"),
+        ("embed nowhere --images . --out x.npy", "nowhere holds no run"),
         ("report nowhere", "nowhere is no run and holds none"),
         ("report", "a report needs at least one readable run; got none"),
     ],
@@ -99,10 +105,14 @@ def test_train_evaluate_embed_report(
     main(["embed", str(run), "--images", str(folder), "--out", "z.npy", "--quiet"])
     assert np.load("z.npy").shape == (3, 32)
     capsys.readouterr()
-    main(["report", "runs", "--title", "<b>"])
+    (run / "evaluation.json").write_text(json.dumps({**found, "official": {"last_top1": 0.5}}))
+    main(["evaluate", str(run), "--quiet"])  # a probe that took hours is not thrown away
+    assert json.loads((run / "evaluation.json").read_text())["official"] == {"last_top1": 0.5}
+    main(["report", ".", "--title", "<b>"])  # runs at any depth
     assert "&lt;b&gt;" in (tmp_path / "report.html").read_text()
     assert "debiased" in capsys.readouterr().out
-    main(["resume", str(run), "--quiet"])  # finished: nothing to do
+    main(["resume", str(run), "--quiet"])
+    assert "is finished" in capsys.readouterr().err
 
 
 def test_embed_keeps_names_and_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

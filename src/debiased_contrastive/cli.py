@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeAlias, Union
 
-import tyro
+try:
+    import tyro
+except ModuleNotFoundError:
+    print("debiased: this command needs an extra: pip install 'debiased-contrastive[vision]'", file=sys.stderr)
+    sys.exit(2)
 
 from debiased_contrastive import __version__
 from debiased_contrastive.experiments.presets import PRESETS
@@ -67,6 +71,8 @@ class Resume:
     """Continue a run from its newest whole checkpoint; it ends as if it had never stopped."""
 
     run: RunFolder
+    data_root: Path | None = None
+    """Where the images are now, if they moved since."""
     tensorboard: bool = False
     """Also write curves for TensorBoard."""
     quiet: Quiet = False
@@ -81,6 +87,8 @@ class Evaluate:
     """Also train the probe of the released code, quirks included; a hundred epochs on augmented images."""
     data_root: Path | None = None
     """Where the images are now, if they moved since."""
+    test_root: Path | None = None
+    """For a folder: where its test images are, if not said when training."""
     quiet: Quiet = False
 
 
@@ -138,11 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         _run(command, commands)
     except (ValueError, OSError) as error:
-        _fail(
-            str(error)
-            if isinstance(error, ValueError) or error.errno is None
-            else f"{error.filename}: {error.strerror}"
-        )
+        where = getattr(error, "filename", None)
+        _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
     except KeyboardInterrupt:
         print("debiased: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -158,9 +163,12 @@ def _run(command: Any, commands: Any) -> None:
                 one.settings, one.out, download=one.download, tensorboard=one.tensorboard, quiet=one.quiet
             )
         case Resume():
-            commands.resume(command.run, tensorboard=command.tensorboard, quiet=command.quiet)
+            commands.resume(
+                command.run, root=command.data_root, tensorboard=command.tensorboard, quiet=command.quiet
+            )
         case Evaluate():
-            commands.evaluate(command.run, official=command.official, root=command.data_root, quiet=command.quiet)
+            roots = {"root": command.data_root, "test_root": command.test_root}
+            commands.evaluate(command.run, roots, official=command.official, quiet=command.quiet)
         case Embed():
             commands.embed(command.run, command.images, command.out, quiet=command.quiet)
         case Report():

@@ -2,7 +2,8 @@
 
 import io
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
 from debiased_contrastive.experiments.demo import demo_runs
-from debiased_contrastive.experiments.evaluate import EVALUATION, evaluated, trained_encoder
+from debiased_contrastive.experiments.evaluate import NOWHERE, evaluated, trained_encoder
 from debiased_contrastive.experiments.features import features_of
-from debiased_contrastive.experiments.images import official_archive, root_of
+from debiased_contrastive.experiments.images import moved, official_archive, root_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json
 from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
@@ -26,7 +27,7 @@ from debiased_contrastive.report.measure import ACCURACIES
 from debiased_contrastive.report.number import interval
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.report.table import rows
-from debiased_contrastive.runs import Run, existing_run, is_run, new_run
+from debiased_contrastive.runs import SETTINGS, Run, existing_run, new_run
 from debiased_contrastive.terminal import polite_stop, progress, say, table
 
 
@@ -36,7 +37,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
     for run, settings in demo_runs(folder, seeds):
         fabric = fabric_of(settings.training)
         _train(settings, run, fabric, checked_images(settings, fabric), tensorboard=False, quiet=quiet)
-        if not (run.folder / EVALUATION).is_file():
+        if not run.evaluation:
             _evaluate(run, official=False, quiet=quiet)
         runs.append(run)
     page = folder / "report.html"
@@ -48,6 +49,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
 def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: bool, quiet: bool) -> None:
     """Train a new run."""
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
+    _check_tensorboard(tensorboard)
     fabric = fabric_of(settings.training)
     if download and fabric.is_global_zero:
         archive, root = official_archive(settings.data), root_of(settings.data)
@@ -62,18 +64,19 @@ def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: 
     _train(settings, existing_run(folder), fabric, images, tensorboard=tensorboard, quiet=quiet)
 
 
-def resume(folder: Path, *, tensorboard: bool, quiet: bool) -> None:
+def resume(folder: Path, *, root: Path | None, tensorboard: bool, quiet: bool) -> None:
     """Continue a run."""
+    _check_tensorboard(tensorboard)
     run = existing_run(folder)
-    settings = from_json(run.settings)
+    settings = moved(from_json(run.settings), {"root": root})
     fabric = fabric_of(settings.training)
     _train(settings, run, fabric, checked_images(settings, fabric), tensorboard=tensorboard, quiet=quiet)
 
 
-def evaluate(folder: Path, *, official: bool, root: Path | None, quiet: bool) -> None:
+def evaluate(folder: Path, roots: Mapping[str, Path | None], *, official: bool, quiet: bool) -> None:
     """Probe a run and show what was found."""
     run = existing_run(folder)
-    _evaluate(run, official=official, quiet=quiet, root=root)
+    _evaluate(run, official=official, quiet=quiet, roots=roots)
     _compare([run])
 
 
@@ -137,11 +140,16 @@ def _train(
     tensorboard: bool,
     quiet: bool,
 ) -> None:
-    if (run.folder / "encoder.json").is_file():
+    if run.is_finished:
+        say(f"{run.folder} is finished")
         return
     what = f"{settings.objective.kind}, seed {settings.seed}"
     stopped = False
-    with polite_stop() as stop, progress(what, quiet=quiet or not fabric.is_global_zero) as bar:
+    # Several processes would have to agree where to stop; there, the last checkpoint stands.
+    with (
+        polite_stop(fabric.world_size == 1) as stop,
+        progress(what, quiet=quiet or not fabric.is_global_zero) as bar,
+    ):
         updates = trained(settings, run, fabric, images, tensorboard=tensorboard)
         seen, start = 0, time.perf_counter()
         for update in updates:
@@ -149,21 +157,30 @@ def _train(
             if fabric.is_global_zero:
                 speed = seen / (time.perf_counter() - start)
                 bar.at(update.step, update.steps, f"{speed:,.0f} images/s, loss {float(update.loss):.3f}")
-            if stop.asked and update.step < update.steps and fabric.world_size == 1:
+            if stop.asked and update.step < update.steps:
                 # Between two steps: closing writes a checkpoint.
                 updates.close()
                 stopped = True
                 break
     if stopped:
-        say(f"stopped at step {update.step}; go on with: debiased resume {run.folder}", quiet=False)
+        say(f"stopped at step {update.step}; go on with the same command, or: debiased resume {run.folder}")
         raise KeyboardInterrupt
+    if fabric.is_global_zero:
+        say(f"trained; next: debiased evaluate {run.folder}")
 
 
-def _evaluate(run: Run, *, official: bool, quiet: bool, root: Path | None = None) -> None:
+def _check_tensorboard(wanted: bool) -> None:
+    if wanted and find_spec("tensorboard") is None:
+        raise ValueError(
+            "--tensorboard needs the package tensorboard: pip install 'debiased-contrastive[tensorboard]'"
+        )
+
+
+def _evaluate(run: Run, *, official: bool, quiet: bool, roots: Mapping[str, Path | None] = NOWHERE) -> None:
     with progress(f"evaluate {run.folder.name}", quiet=quiet) as bar:
         parts = 5 if official else 4
         done = iter(range(parts + 1))
-        evaluated(run, official=official, root=root, say=lambda what: bar.at(next(done), parts, what))
+        evaluated(run, official=official, roots=roots, say=lambda what: bar.at(next(done), parts, what))
         bar.at(parts, parts)
 
 
@@ -181,13 +198,10 @@ def _compare(runs: Sequence[Run]) -> None:
 
 
 def _runs_in(folders: Sequence[Path]) -> list[Run]:
-    """The runs among the folders, and those one level below the others."""
-    runs = []
+    """The runs in the folders and anywhere below them."""
+    runs: list[Run] = []
     for folder in folders:
-        if is_run(folder):
-            runs.append(existing_run(folder))
-            continue
-        below = sorted(inner for inner in folder.iterdir() if is_run(inner)) if folder.is_dir() else []
+        below = sorted(path.parent for path in folder.rglob(SETTINGS))
         if not below:
             raise FileNotFoundError(f"{folder} is no run and holds none: expected settings.json in it or below it")
         runs += map(existing_run, below)

@@ -14,6 +14,7 @@ from typing import Any
 from debiased_contrastive.files import write_atomically
 
 SETTINGS, ENVIRONMENT, METRICS = "settings.json", "environment.json", "metrics.jsonl"
+EVALUATION, TSNE, ENCODER = "evaluation.json", "tsne.json", "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,16 @@ class Run:
     def environment(self) -> dict[str, Any]:
         """Where it ran, and with which code."""
         return _read(self.folder / ENVIRONMENT)
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """What the probes found; empty before they ran."""
+        return _read(self.folder / EVALUATION) if (self.folder / EVALUATION).is_file() else {}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the training came to its end, where the encoder is written."""
+        return (self.folder / ENCODER).is_file()
 
     def metrics(self) -> Iterator[dict[str, Any]]:
         """The lines logged so far, in order; a last line that a crash cut short is left out."""
@@ -56,7 +67,9 @@ class Run:
 def new_run(folder: Path, settings: Mapping[str, Any]) -> Run:
     """A run in a folder that is not one yet."""
     if is_run(folder):
-        raise ValueError(f"{folder} holds a run already: resume it, or choose another folder")
+        raise ValueError(
+            f"{folder} holds a run already: `debiased resume {folder}` continues it, --out DIR starts another"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / ENVIRONMENT, json.dumps(_environment(), indent=2) + "\n")
     # Settings last: they make the folder a run.

@@ -44,15 +44,14 @@ class Bar:
         """Show that `done` of `total` are done."""
         if self.drawn is not None and self.task is not None:
             self.drawn.update(self.task, completed=done, total=total, note=note)
-        elif (tenth := 10 * done // max(1, total)) > self.tenth:
+        elif total and (tenth := 10 * done // total) > self.tenth:
             self.tenth = tenth
-            say(f"{self.what}: {done} of {total} {note}".rstrip(), quiet=False)
+            say(f"{self.what}: {done} of {total} {note}".rstrip())
 
 
-def say(text: str, *, quiet: bool) -> None:
+def say(text: str) -> None:
     """One line to the terminal, not to the output that others read."""
-    if not quiet:
-        print(text, file=sys.stderr, flush=True)
+    print(text, file=sys.stderr, flush=True)
 
 
 def table(title: str, header: list[str], rows: list[list[str]]) -> None:
@@ -82,9 +81,12 @@ class Stop:
 
 
 @contextmanager
-def polite_stop() -> Iterator[Stop]:
-    """Ctrl-C or SIGTERM ask for an end at the next step; a second one ends at once."""
+def polite_stop(wanted: bool = True) -> Iterator[Stop]:
+    """Ctrl-C or SIGTERM ask for an end at the next step; a second one ends at once. Not `wanted`: as ever."""
     stop = Stop()
+    if not wanted:
+        yield stop
+        return
 
     def ask(_number: int, _frame: FrameType | None) -> None:
         if stop.asked:

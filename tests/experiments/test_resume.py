@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -67,13 +68,27 @@ def check_equal(run: Path, whole: Path) -> None:
 
 
 def test_killed_at_a_random_step_and_resumed(whole: Path, tmp_path: Path) -> None:
-    run, step = tmp_path / "run", random.randint(4, 26)
+    run, step = tmp_path / "run", random.randint(4, 15)
     assert (
         stop_at(run, step, ["train", "demo", *SMALL, *QUEUE, "--out", str(run)], signal.SIGKILL) == -signal.SIGKILL
     )
     assert not (run / "encoder.safetensors").exists()
     finish("resume", str(run), "--quiet")
     check_equal(run, whole)
+
+
+def test_without_a_whole_checkpoint_nothing_is_overwritten(whole: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    (run / "encoder.json").unlink()
+    for path in run.glob("checkpoint-*.pt"):
+        path.write_bytes(path.read_bytes()[:-100])
+    done = subprocess.run(
+        command("resume", str(run), "--quiet"), env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"debiased: no checkpoint in {run} is whole")
+    assert metrics(run) == metrics(whole)
 
 
 def test_interrupted_with_ctrl_c_loses_no_step(whole: Path, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ class FolderImages:
             return torch.from_numpy(np.concatenate([part.result() for part in parts]))
         except BrokenProcessPool:
             self.close()
-            raise RuntimeError(
+            raise ChildProcessError(
                 "a process that decodes images ended: memory may be short (use fewer workers), or the "
                 'script lacks `if __name__ == "__main__":`'
             ) from None

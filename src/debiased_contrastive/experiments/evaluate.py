@@ -1,8 +1,8 @@
 """A trained run to numbers: probes, neighbours, geometry and a map of its test images."""
 
 import json
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,14 @@ from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import official_probe
 from debiased_contrastive.experiments.features import features_of
-from debiased_contrastive.experiments.images import probe_images
+from debiased_contrastive.experiments.images import moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.runs import Run
+from debiased_contrastive.runs import EVALUATION, TSNE, Run, existing_run
 from debiased_contrastive.training.order import generator_of, seed_of
 
-EVALUATION, TSNE = "evaluation.json", "tsne.json"
+NOWHERE: Mapping[str, Path | None] = {}
 SHOWN = 2000
 """Test images on the map, at most."""
 
@@ -35,17 +35,16 @@ def evaluated(
     run: Run,
     *,
     official: bool = False,
-    root: Path | None = None,
+    roots: Mapping[str, Path | None] = NOWHERE,
     say: Callable[[str], None] = lambda _what: None,
 ) -> dict[str, Any]:
     """Probe the run's encoder, and write what was found to the run directory.
 
     official: also train the probe of the released code, on augmented images, which takes as long as an
-    epoch of training for each of its hundred. root: where the images are, instead of the settings' place.
+    epoch of training for each of its hundred. roots: `root` and `test_root`, if they moved.
     """
     settings, encoder = trained_encoder(run.folder)
-    if root is not None:
-        settings = replace(settings, data=replace(settings.data, root=root))
+    settings = moved(settings, roots)
     train, test = probe_images(settings.data)
     assert train.labels is not None
     assert test.labels is not None
@@ -63,6 +62,8 @@ def evaluated(
     if official:
         say("the released code's probe")
         found["official"] = asdict(_official(encoder, settings, train, test, device))
+    elif (earlier := run.evaluation.get("official")) is not None:
+        found["official"] = earlier
     say("t-SNE")
     write_atomically(run.folder / TSNE, json.dumps(_map(sets[1], test, settings.seed)) + "\n")
     write_atomically(run.folder / EVALUATION, json.dumps(found, indent=2) + "\n")
@@ -71,9 +72,10 @@ def evaluated(
 
 def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet]:
     """The settings of a finished run and its encoder, in evaluation mode."""
-    if not (folder / "encoder.json").is_file():
+    run = existing_run(folder)
+    if not run.is_finished:
         raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
-    settings = from_json(json.loads((folder / "settings.json").read_text(encoding="utf-8")))
+    settings = from_json(run.settings)
     encoder = encoder_of(settings.encoder, len(settings.views.mean))
     load_encoder_weights(folder, encoder)
     return settings, encoder.eval()
@@ -84,9 +86,13 @@ def _geometry(
 ) -> dict[str, float]:
     """Alignment of two views of each test image; uniformity and class similarity of the images themselves."""
     assert test.labels is not None
-    views = settings.views(test.pixels.to(device), 2, generator_of(settings.seed, "alignment"))
+    generator = generator_of(settings.seed, "alignment")
+    parts = []
     with torch.no_grad():
-        z0, z1 = (torch.cat([encoder(part) for part in view.split(512)]) for view in views)
+        for pixels in test.pixels.split(512):
+            views = settings.views(pixels.to(device), 2, generator)
+            parts.append(encoder(views.flatten(0, 1)).unflatten(0, (2, len(pixels))).cpu())
+    z0, z1 = torch.cat(parts, 1)
     similarity = asdict(same_class_similarity(features, test.labels))
     return {"alignment": alignment(z0, z1), "uniformity": uniformity(features), **similarity}
 
@@ -100,12 +106,13 @@ def _official(
     # The released code normalises test images and leaves their size as it is.
     return official_probe(
         encoder,
-        train.pixels.to(device),
-        train.labels.to(device),
-        test.pixels.to(device),
-        test.labels.to(device),
-        augment=lambda pixels, generator: views(pixels, 1, generator)[0],
-        prepare=lambda pixels: views.normalised(pixels.float() / 255),
+        train.pixels,
+        train.labels,
+        test.pixels,
+        test.labels,
+        # The sets stay on the CPU, where the views' generator lives.
+        augment=lambda pixels, generator: views(pixels.to(device), 1, generator)[0],
+        prepare=lambda pixels: views.normalised(pixels.to(device).float() / 255),
         seed=settings.seed,
     )
 

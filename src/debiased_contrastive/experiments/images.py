@@ -1,7 +1,10 @@
 """The images that settings name: to train on, and to probe with."""
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +15,7 @@ from debiased_contrastive.data.fashion import fashion_mnist_mini
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.data.stl10 import stl10
-from debiased_contrastive.experiments.settings import Data
+from debiased_contrastive.experiments.settings import Data, Settings
 from debiased_contrastive.training.order import generator_of
 
 VARIABLE = "DEBIASED_DATA"
@@ -34,7 +37,7 @@ def probe_images(data: Data) -> tuple[Images, Images]:
         return _in_memory(train), _in_memory(_chosen(_official(data, "test"), data, None))
     if data.test_root is None:
         raise ValueError(
-            "a probe on a folder needs test images, none are known: pass --data.test-root DIR when training"
+            "a probe on a folder needs test images, none are known: debiased evaluate takes --test-root DIR"
         )
     sets = [_in_memory(_chosen(image_folder(root, data.folder_size), data, limit))
             for root, limit in ((root_of(data), data.per_class), (data.test_root, None))]  # fmt: skip
@@ -51,6 +54,12 @@ def official_archive(data: Data) -> Dataset:
     if data.name not in _OFFICIAL:
         raise ValueError(f"--download is for {' and '.join(_OFFICIAL)}; got {data.name}: leave it out")
     return _OFFICIAL[data.name]
+
+
+def moved(settings: Settings, roots: Mapping[str, Path | None]) -> Settings:
+    """The settings with those of root and test_root that are given."""
+    given: dict[str, Any] = {name: path for name, path in roots.items() if path is not None}
+    return replace(settings, data=replace(settings.data, **given))
 
 
 def root_of(data: Data) -> Path:

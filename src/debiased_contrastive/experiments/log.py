@@ -4,6 +4,7 @@ import time
 from dataclasses import asdict
 from typing import Any, cast
 
+import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
@@ -29,17 +30,19 @@ class Log:
         method: SimCLR | QueueSimCLR,
         epoch: int,
         images: Images | FolderImages,
+        start: int,
         *,
         tensorboard: bool,
     ) -> None:
         self.settings, self.run, self.fabric, self.method, self.epoch = settings, run, fabric, method, epoch
         self.labels = images.labels
+        self.probes: tuple[Images, Images] | None = None
         self.count = len(images)
         self.writer: Any = None
         if tensorboard and fabric.is_global_zero:
             from torch.utils.tensorboard import SummaryWriter
 
-            self.writer = SummaryWriter(str(run.folder / "tensorboard"))
+            self.writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=start + 1)
         self.seen, self.time = 0, time.perf_counter()
 
     def after(self, step: int, loss: Tensor, rate: float) -> None:
@@ -57,6 +60,9 @@ class Log:
             "false_negative_rate": self._false_negative_rate(step),
             **asdict(self.method.loss.diagnostics),
         }
+        # The other diagnostics are quantiles, which have no mean over processes: they are the first one's.
+        floored = torch.tensor(values["floored"], device=self.fabric.device)
+        values["floored"] = float(cast(Tensor, self.fabric.all_reduce(floored, reduce_op="mean")))
         if self.fabric.is_global_zero:
             if knn:
                 values["knn"] = self._knn()
@@ -82,7 +88,9 @@ class Log:
 
     def _knn(self) -> float:
         device, views = self.fabric.device, self.settings.views
-        train, test = probe_images(self.settings.data)
+        if self.probes is None:
+            self.probes = probe_images(self.settings.data)
+        train, test = self.probes
         assert train.labels is not None
         assert test.labels is not None
         sets = [features_of(self.method.encoder, images, views, device) for images in (train, test)]

@@ -7,12 +7,14 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor
 
 from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.batch_norm import synchronised
 from debiased_contrastive.encoders.export import save_encoder
+from debiased_contrastive.encoders.state import state_difference
 from debiased_contrastive.experiments.images import known_labels, training_images
 from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.networks import method_of
@@ -41,13 +43,18 @@ def fabric_of(training: Training) -> Fabric:
     """Devices and precision, launched; the processes are those of torchrun, one where it is not used."""
     here = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     world = int(os.environ.get("WORLD_SIZE", "1"))
-    fabric = Fabric(
-        accelerator=training.accelerator,
-        devices=here,
-        num_nodes=world // here,
-        precision=training.precision,
-        strategy="ddp" if world > 1 else "auto",
-    )
+    try:
+        fabric = Fabric(
+            accelerator=training.accelerator,
+            devices=here,
+            num_nodes=world // here,
+            precision=training.precision,
+            strategy="ddp" if world > 1 else "auto",
+        )
+    except (RuntimeError, MisconfigurationException) as error:
+        raise ValueError(
+            f"accelerator={training.accelerator} does not work here ({error}): use auto or cpu"
+        ) from None
     fabric.launch()
     return fabric
 
@@ -81,7 +88,7 @@ def trained(
         warm_up=epoch * settings.training.warm_up,
     )
     given = inputs(settings, images, fabric, range(start, total))
-    log = Log(settings, run, fabric, method, epoch, images, tensorboard=tensorboard)
+    log = Log(settings, run, fabric, method, epoch, images, start, tensorboard=tensorboard)
     step = start
     try:
         for step, loss in steps(fabric, module, wrapped, given, rate=rate, seed=settings.seed, start=start):
@@ -162,6 +169,18 @@ def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabr
         raise ValueError(
             f"kind=unbiased reads every label; {settings.data.name} has images without one: use biased or debiased"
         )
+    if (
+        settings.training.knn_every
+        and settings.data.name == "folder"
+        and (settings.data.test_root is None or labels is None)
+    ):
+        raise ValueError("knn_every needs class folders and --data.test-root DIR: give them, or set knn_every to 0")
+    channels = images.pixels.shape[1] if isinstance(images, Images) else 3
+    if channels != len(settings.views.mean):
+        raise ValueError(
+            f"views.mean and views.std must have one value per channel, {channels} here; got "
+            f"{len(settings.views.mean)}: set both for these images"
+        )
     if objective.known_labels and labels is None:
         raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
 
@@ -171,11 +190,22 @@ def _restored(run: Run, fabric: Fabric, method: SimCLR | QueueSimCLR, optimiser:
     state, refused = latest_checkpoint(run.folder)
     for path in refused:
         fabric.print(f"{path} is damaged and was passed over")
+    if state is None and refused:
+        raise ValueError(f"no checkpoint in {run.folder} is whole: restore one from a copy, or start a new run")
     start = 0 if state is None else int(state["step"])
     if state is not None:
+        difference = state_difference(method.state_dict(), state["module"])
+        if difference:
+            raise ValueError(f"the checkpoint in {run.folder} is of other settings; {difference}: start a new run")
         restore_(state, fabric, method, optimiser)
+    if fabric.broadcast(start) != start:
+        raise ValueError(
+            "processes see different checkpoints: the run directory must be on a file system they share"
+        )
     if fabric.is_global_zero:
         run.forget_after(start)
+        for path in refused:
+            path.unlink()
     fabric.barrier()
     return start
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from debiased_contrastive.report.label import labels
 from debiased_contrastive.report.record import Record
-from debiased_contrastive.report.setting import flat_settings
+from debiased_contrastive.report.setting import comparable_settings
 
 ORDER = ("biased", "debiased", "unbiased")
 CHOICES = ("kind", "tau_plus", "num_positives", "known_labels", "on_floor", "beta")
@@ -42,7 +42,7 @@ class Group:
     @property
     def frame(self) -> str:
         """All that must be equal for a comparison of objectives: data, views, encoder, training, the rest."""
-        rest = {key: value for key, value in flat_settings(self.settings).items() if key != "preset"}
+        rest = {key: value for key, value in comparable_settings(self.settings).items() if key != "preset"}
         for choice in CHOICES:
             rest.pop(f"objective.{choice}", None)
         return json.dumps(rest, sort_keys=True)
@@ -52,7 +52,7 @@ def grouped(records: Iterable[Record]) -> tuple[Group, ...]:
     """Groups of equal settings: comparable ones together, biased first, then debiased, then unbiased."""
     by_settings: dict[str, list[Record]] = {}
     for record in records:
-        by_settings.setdefault(json.dumps(flat_settings(record.settings), sort_keys=True), []).append(record)
+        by_settings.setdefault(json.dumps(comparable_settings(record.settings), sort_keys=True), []).append(record)
     members = list(by_settings.values())
     names = labels([some[0].settings for some in members])
     groups = [Group(name, *_seeds(some)) for name, some in zip(names, members, strict=True)]

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.runs import ENVIRONMENT, METRICS, Run
+from debiased_contrastive.runs import ENVIRONMENT, EVALUATION, METRICS, TSNE, Run
 
-EVALUATION, TSNE = "evaluation.json", "tsne.json"
 MOST_CLASSES = 1000
 """A label beyond it that has no name is damage, not a class."""
 

@@ -7,6 +7,16 @@ NAMES = ("seed",)
 """What never tells two rows apart: the seeds of a row differ."""
 
 
+_IMMATERIAL = {
+    "data.root",
+    "data.test_root",
+    "training.accelerator",
+    "training.log_every",
+    "training.checkpoint_every",
+    "training.knn_every",
+}
+
+
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings with dotted keys, the seed left out.
 
@@ -22,6 +32,11 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
         else:
             result[f"{prefix}{key}"] = value
     return result
+
+
+def comparable_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The flat settings without those that move no result: places, device, what is logged and when."""
+    return {key: value for key, value in flat_settings(settings).items() if key not in _IMMATERIAL}
 
 
 def shared_settings(all_settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

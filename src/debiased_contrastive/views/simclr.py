@@ -1,5 +1,6 @@
 """The views of SimCLR on small images (appendix B): crop, flip, colour jitter, grayscale, blur, normalise."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -46,6 +47,16 @@ class SimCLRViews:
             raise ValueError(
                 f"size must be at least 1 and blur_kernel odd; got size={self.size}, blur_kernel={self.blur_kernel}"
             )
+        for name in ("scale", "ratio", "blur_sigma"):
+            low, high = getattr(self, name)
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"{name} must be two numbers, 0 < low <= high; got {low} and {high}")
+        if self.blur_kernel // 2 >= self.size:
+            raise ValueError(
+                f"blur_kernel must be smaller than twice the size; got {self.blur_kernel} for {self.size}"
+            )
+        if min(self.jitter) < 0 or min(self.std) <= 0:
+            raise ValueError(f"jitter must be at least 0 and std positive; got {self.jitter} and {self.std}")
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean and std must have one value per channel; got {self.mean} and {self.std}")
 
