@@ -185,7 +185,9 @@ def test_what_is_decoded_when_asked_for_is_probed_in_memory(data: Data, monkeypa
 
 
 def test_a_folder_that_cannot_be_probed_says_why(data: Data, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"needs test images, none are known: debiased evaluate takes --test-root DIR"):
+    with pytest.raises(
+        ValueError, match=r"needs test images, none are known: debiased evaluate takes --test-root DIR"
+    ):
         probe_images(Data("folder", root=data.root, folder_size=4))
     for red in range(3):
         save(tmp_path / "flat" / f"{red}.png", red)
