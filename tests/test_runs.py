@@ -33,7 +33,9 @@ def test_a_torn_line_and_later_steps_are_forgotten(tmp_path: Path) -> None:
 
 def test_a_run_is_not_overwritten_and_what_is_none_is_refused(tmp_path: Path) -> None:
     new_run(tmp_path, {})
-    with pytest.raises(ValueError, match="holds a run already: resume it, or choose another folder"):
+    with pytest.raises(
+        ValueError, match=r"holds a run already: `debiased resume .*` continues it, --out DIR starts"
+    ):
         new_run(tmp_path, {})
     with pytest.raises(FileNotFoundError, match=r"holds no run: expected settings.json"):
         existing_run(tmp_path / "other")
