@@ -63,7 +63,7 @@ def table(title: str, header: list[str], rows: list[list[str]]) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library keep what is freed: on CPUs, giving it back and asking again takes a sixth of a step.
+    """Let the C library keep what is freed: on CPUs, giving it back and asking again takes part of every step.
 
     Does nothing where there is no glibc.
     """

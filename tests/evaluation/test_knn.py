@@ -12,6 +12,7 @@ from torch import Tensor
 from debiased_contrastive.evaluation import knn
 from debiased_contrastive.evaluation.knn import knn_accuracy
 from tests.evaluation.clouds import clouds
+from tests.evaluation.small_sets import small_sets
 
 
 def reference(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor, k: int, t: float) -> float:
@@ -77,11 +78,5 @@ def test_laws() -> None:
     ],
 )
 def test_bad_input(changes: dict[str, Any], message: str) -> None:
-    arguments = {
-        "train_features": torch.randn(4, 3),
-        "train_labels": torch.tensor([0, 0, 1, 1]),
-        "test_features": torch.randn(2, 3),
-        "test_labels": torch.tensor([0, 1]),
-    }
     with pytest.raises(ValueError, match=message):
-        knn_accuracy(**(arguments | changes))
+        knn_accuracy(**(small_sets() | changes))

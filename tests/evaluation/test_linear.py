@@ -14,6 +14,7 @@ from torch import Tensor
 from debiased_contrastive.evaluation import linear
 from debiased_contrastive.evaluation.linear import _stratified, linear_probe
 from tests.evaluation.clouds import clouds
+from tests.evaluation.small_sets import small_sets
 
 PATH = (0.001, 0.1, 10.0)
 
@@ -142,11 +143,5 @@ def test_the_seed_draws_the_split() -> None:
     ],
 )
 def test_bad_input(changes: dict[str, Any], message: str) -> None:
-    arguments = {
-        "train_features": torch.randn(4, 3),
-        "train_labels": torch.tensor([0, 0, 1, 1]),
-        "test_features": torch.randn(2, 3),
-        "test_labels": torch.tensor([0, 1]),
-    }
     with pytest.raises(ValueError, match=message):
-        linear_probe(**(arguments | changes))
+        linear_probe(**(small_sets() | changes))

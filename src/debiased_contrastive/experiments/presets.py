@@ -19,7 +19,7 @@ _SMALL = Encoder(name="small", width=32, hidden_dim=256, out_dim=128)
 
 _PRESETS = {
     "demo": Preset(
-        "the Fashion-MNIST subset inside the package, small encoder; under a minute on two cores",
+        "the Fashion-MNIST subset inside the package, small encoder",
         Settings(
             data=Data("fashion"),
             views=_FASHION_VIEWS,
@@ -28,7 +28,7 @@ _PRESETS = {
         ),
     ),
     "cifar10-small": Preset(
-        "five classes of CIFAR10, 1,000 images each, small encoder; five minutes on one core",
+        "five classes of CIFAR10, 1,000 images each, small encoder",
         Settings(
             data=Data("cifar10", classes=(0, 1, 2, 3, 4), per_class=1000),
             encoder=_SMALL,
