@@ -140,9 +140,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     command = _parsed(words)
     # Torch and its friends are loaded only when the flags are right.
-    from debiased_contrastive import commands, terminal
+    from debiased_contrastive import commands
+    from debiased_contrastive.training.memory import keep_freed_memory
 
-    terminal.keep_freed_memory()
+    keep_freed_memory()
     try:
         _run(command, commands)
     except (ValueError, OSError) as error:

@@ -17,7 +17,7 @@ from debiased_contrastive.data.images import Images
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
 from debiased_contrastive.experiments.demo import demo_runs
 from debiased_contrastive.experiments.evaluate import NOWHERE, evaluated, trained_encoder
-from debiased_contrastive.experiments.features import features_of
+from debiased_contrastive.experiments.features import device_of, features_of
 from debiased_contrastive.experiments.images import moved, official_archive, root_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json
@@ -85,8 +85,8 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     if out.suffix not in (".npy", ".npz"):
         raise ValueError(f"--out must end in .npy or .npz; got {out}: .npz holds names and labels too")
     settings, encoder = trained_encoder(folder)
-    fabric = fabric_of(settings.training)
-    encoder.to(fabric.device)
+    device = device_of(settings.training.accelerator)
+    encoder.to(device)
     data = settings.data
     # Never all in memory: rows are wanted in the order of the files, whose names are kept.
     found = image_folder(
@@ -94,7 +94,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     )
     assert isinstance(found, FolderImages)
     with found, progress(f"embed {len(found)} images", quiet=quiet) as bar:
-        features = features_of(encoder, found, settings.views, fabric.device, bar.at).numpy()
+        features = features_of(encoder, found, settings.views, device, bar.at).numpy()
     names = [str(Path(path).relative_to(source)) for path in found.paths]
     labels = np.full(len(found), -1) if found.labels is None else found.labels.numpy()
     _save(out, features, names=np.array(names), labels=labels, class_names=np.array(found.class_names, dtype=str))

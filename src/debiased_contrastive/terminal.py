@@ -1,7 +1,5 @@
 """What a person at a terminal sees: progress with speed and time left, one line for an error, a table."""
 
-import contextlib
-import ctypes
 import signal
 import sys
 from collections.abc import Iterator
@@ -60,18 +58,6 @@ def table(title: str, header: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         made.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 160).print(made)
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep what is freed: on CPUs, giving it back and asking again takes part of every step.
-
-    Does nothing where there is no glibc.
-    """
-    largest = 2**30
-    with contextlib.suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-            libc.mallopt(option, largest)
 
 
 class Stop:

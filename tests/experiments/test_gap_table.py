@@ -11,8 +11,8 @@ from debiased_contrastive.experiments.presets import PRESETS
 
 
 def write(folder: Path, name: str, linear: float, knn: float, floored: float = 0.0) -> None:
-    evaluation = {"linear": {"top1": linear}, "knn": knn, "mean_classifier": {"accuracy": 0.5}}
-    (folder / f"{name}.json").write_text(json.dumps({"evaluation": evaluation, "last": {"floored": floored}}))
+    measures = {"linear_top1": linear, "knn": knn, "mean_classifier": 0.5, "floored": floored, "tau_effective": 0.03}
+    (folder / f"{name}.json").write_text(json.dumps({"measures": measures}))
 
 
 def test_means_gains_and_the_gap(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_means_gains_and_the_gap(tmp_path: Path) -> None:
     # Two seeds: t = 12.706 with one degree of freedom, so 12.706 * 1.414 / 1.414 for 70 and 72.
     assert biased_row.startswith("| biased | 71.0 ± 12.7 | 60.0 ± 0.0 |")
     # Gains of 1 and 2 points: 1.5 ± 12.706 / 2; half of 1.5 / 4 and 2 / 4 of the gaps.
-    assert "| +1.5 ± 6.4 | +2.0 ± 0.0 | 38 %, 50 % | 5.0 % | 2 |" in debiased_row
+    assert "| +1.5 ± 6.4 | +2.0 ± 0.0 | 38 %, 50 % | 5.0 % | 0.030 | 2 |" in debiased_row
     assert debiased_row.startswith("| debiased, M = 1, tau_plus 0.1 |")
     assert "| 100 %, 100 % |" in unbiased_row
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.export import load_encoder_weights
 from debiased_contrastive.encoders.resnet import ResNet
@@ -18,7 +19,7 @@ from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import official_probe
-from debiased_contrastive.experiments.features import features_of
+from debiased_contrastive.experiments.features import batches, device_of, features_of
 from debiased_contrastive.experiments.images import moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json
@@ -46,9 +47,11 @@ def evaluated(
     settings, encoder = trained_encoder(run.folder)
     settings = moved(settings, roots)
     train, test = probe_images(settings.data)
+    if official:
+        _check_in_memory(train, test)
     assert train.labels is not None
     assert test.labels is not None
-    device = torch.device("cpu") if not torch.cuda.is_available() else torch.device("cuda")
+    device = device_of(settings.training.accelerator)
     encoder.to(device)
     say("features")
     sets = [features_of(encoder, images, settings.views, device) for images in (train, test)]
@@ -61,6 +64,8 @@ def evaluated(
     found |= _geometry(encoder, settings, test, sets[1], device)
     if official:
         say("the released code's probe")
+        assert isinstance(train, Images)
+        assert isinstance(test, Images)
         found["official"] = asdict(_official(encoder, settings, train, test, device))
     elif (earlier := run.evaluation.get("official")) is not None:
         found["official"] = earlier
@@ -81,15 +86,27 @@ def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet]:
     return settings, encoder.eval()
 
 
+def _check_in_memory(*sets: Images | FolderImages) -> None:
+    if any(isinstance(images, FolderImages) for images in sets):
+        raise ValueError(
+            "the released code's probe holds all images in memory, and these do not fit: leave --official out, or "
+            "train with a smaller --data.folder-size"
+        )
+
+
 def _geometry(
-    encoder: ResNet | SmallConvNet, settings: Settings, test: Images, features: Tensor, device: torch.device
+    encoder: ResNet | SmallConvNet,
+    settings: Settings,
+    test: Images | FolderImages,
+    features: Tensor,
+    device: torch.device,
 ) -> dict[str, float]:
     """Alignment of two views of each test image; uniformity and class similarity of the images themselves."""
     assert test.labels is not None
     generator = generator_of(settings.seed, "alignment")
     parts = []
     with torch.no_grad():
-        for pixels in test.pixels.split(512):
+        for pixels in batches(test):
             views = settings.views(pixels.to(device), 2, generator)
             parts.append(encoder(views.flatten(0, 1)).unflatten(0, (2, len(pixels))).cpu())
     z0, z1 = torch.cat(parts, 1)
@@ -117,7 +134,7 @@ def _official(
     )
 
 
-def _map(features: Tensor, test: Images, seed: int) -> dict[str, Any]:
+def _map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:
     """t-SNE of the cosine geometry, of the first images; None of the labels is seen by it."""
     from sklearn import manifold
 

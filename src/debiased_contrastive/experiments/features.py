@@ -1,8 +1,9 @@
 """Images to the features of a frozen encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from debiased_contrastive.data.folder import FolderImages
@@ -12,6 +13,17 @@ from debiased_contrastive.views.crop import cropped
 from debiased_contrastive.views.simclr import SimCLRViews
 
 BATCH = 512
+
+
+def device_of(accelerator: str) -> torch.device:
+    """Where features are computed: the CPU if the training was kept there, else the best that this machine has."""
+    return Fabric(accelerator="cpu" if accelerator == "cpu" else "auto", devices=1).device
+
+
+def batches(images: Images | FolderImages) -> Iterator[Tensor]:
+    """All images in their order, in uint8 batches; those of a folder are decoded ahead."""
+    places = torch.arange(len(images)).split(BATCH)
+    return images.prefetched(places) if isinstance(images, FolderImages) else map(images.batch, places)
 
 
 @torch.no_grad()
@@ -26,11 +38,9 @@ def features_of(
     was_training = encoder.training
     encoder.eval()
     parts = []
-    batches = torch.arange(len(images)).split(BATCH)
-    pixels = images.prefetched(batches) if isinstance(images, FolderImages) else map(images.batch, batches)
     try:
-        for batch in pixels:
-            parts.append(encoder(prepared(batch.to(device), views)).float().cpu())
+        for pixels in batches(images):
+            parts.append(encoder(prepared(pixels.to(device), views)).float().cpu())
             if on_progress is not None:
                 on_progress(sum(map(len, parts)), len(images))
     finally:

@@ -9,75 +9,92 @@ two processes.
 
 import argparse
 import json
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from debiased_contrastive.data.folder import FolderImages
+from debiased_contrastive.data.images import Images
+from debiased_contrastive.evaluation.prior import effective_prior
 from debiased_contrastive.experiments.demo import same_run
 from debiased_contrastive.experiments.evaluate import evaluated
+from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Objective, Settings
 from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
 from debiased_contrastive.files import write_atomically
+from debiased_contrastive.report.measure import values
+from debiased_contrastive.report.record import read_records
 from debiased_contrastive.runs import Run
-from debiased_contrastive.terminal import keep_freed_memory
+from debiased_contrastive.training.checkpoint import latest_checkpoint
+from debiased_contrastive.training.memory import keep_freed_memory
+from debiased_contrastive.training.order import generator_of
 
-CLASSES = 0.2
-"""One of five: the class prior of the grid's data."""
+ANCHORS = 2000
+"""Training images whose effective prior is measured."""
 
 
-def objectives() -> dict[str, Objective]:
-    """The rows of the table: priors around the true one, more views, true positives of few or all labels."""
-    debiased = Objective("debiased", tau_plus=CLASSES)
+def objectives(tau_plus: float) -> dict[str, Objective]:
+    """The rows of the table: priors up to the true one, more views, true positives of few or all labels."""
+    debiased = Objective("debiased", tau_plus=tau_plus)
     return {
         "biased": Objective("biased"),
         "unbiased": Objective("unbiased"),
-        "tau-0.05": replace(debiased, tau_plus=0.05),
-        "tau-0.1": replace(debiased, tau_plus=0.1),
-        "tau-0.2": debiased,
-        "labels-1": replace(debiased, known_labels=1.0),
-        "labels-0.1": replace(debiased, known_labels=0.1),
-        "labels-0.01": replace(debiased, known_labels=0.01),
-        "views-2": replace(debiased, num_positives=2),
-        "views-4": replace(debiased, num_positives=4),
+        **{f"tau-{tau}": replace(debiased, tau_plus=tau) for tau in (tau_plus / 4, tau_plus / 2, tau_plus)},
+        **{f"labels-{known}": replace(debiased, known_labels=known) for known in (1.0, 0.1, 0.01)},
+        **{f"views-{m}": replace(debiased, num_positives=m) for m in (2, 4)},
     }
 
 
 def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
     """Name and settings of every run; whole seeds first, so that a part of it is already a table."""
     for seed in range(seeds):
-        for name, objective in objectives().items():
+        for name, objective in objectives(base.objective.tau_plus).items():
             yield f"{name}-seed{seed}", replace(base, seed=seed, objective=objective)
+
+
+def fill(items: Iterable[tuple[str, Settings]], out: Path, runs: Path) -> None:
+    """Run what has no file yet."""
+    for name, settings in items:
+        path = out / f"{name}.json"
+        if not path.exists():
+            write_atomically(path, json.dumps(result_of(settings, runs / name), indent=1) + "\n")
 
 
 def result_of(settings: Settings, folder: Path) -> dict[str, Any]:
     """Train and evaluate one run of the grid, from wherever it stands."""
-    start = time.perf_counter()
     run = same_run(folder, settings)
     fabric = fabric_of(settings.training)
-    for update in trained(settings, run, fabric, checked_images(settings, fabric)):
+    images = checked_images(settings, fabric)
+    for update in trained(settings, run, fabric, images):
         if update.step % 100 == 0:
             print(f"{folder.name} {update.step}/{update.steps} loss {float(update.loss):.3f}", flush=True)
-    evaluation = evaluated(run)
-    return _record(run, evaluation, time.perf_counter() - start)
-
-
-def _record(run: Run, evaluation: dict[str, Any], seconds: float) -> dict[str, Any]:
-    lines = list(run.metrics())
-    environment = run.environment
+    evaluated(run)
+    (record,), _ = read_records([run])
     return {
         "settings": run.settings,
-        "evaluation": evaluation,
-        "last": lines[-1],
-        "knn": {str(line["step"]): line["knn"] for line in lines if "knn" in line},
-        "seconds": round(seconds, 1),
-        "revision": environment["revision"],
-        "versions": environment["versions"],
+        "measures": {**values(record), "tau_effective": _tau_effective(settings, run, images)},
+        "knn": {str(line["step"]): line["knn"] for line in record.metrics if "knn" in line},
+        **{key: run.environment[key] for key in ("revision", "modified", "versions")},
     }
+
+
+def _tau_effective(settings: Settings, run: Run, images: Images | FolderImages) -> float:
+    """The effective prior of what the loss saw: two views of training images, through the projector."""
+    state, _ = latest_checkpoint(run.folder)
+    assert state is not None
+    assert images.labels is not None
+    method = method_of(settings, gather=False)
+    method.load_state_dict(state["module"])
+    generator = generator_of(settings.seed, "effective prior")
+    chosen = torch.randperm(len(images), generator=generator)[:ANCHORS]
+    with torch.no_grad():
+        views = settings.views(images.batch(chosen), 2, generator)
+        z0, z1 = (method.eval().projector(method.encoder(view)) for view in views)
+    return effective_prior(z0, z1, images.labels[chosen], settings.objective.temperature)
 
 
 def main() -> None:
@@ -95,11 +112,7 @@ def main() -> None:
     part, parts = map(int, arguments.share.split("/"))
     arguments.out.mkdir(parents=True, exist_ok=True)
     items = list(grid(PRESETS[arguments.preset].settings, arguments.seeds))
-    for name, settings in items[part::parts]:
-        path = arguments.out / f"{name}.json"
-        if not path.exists():
-            result = result_of(settings, arguments.runs / name)
-            write_atomically(path, json.dumps(result, indent=1) + "\n")
+    fill(items[part::parts], arguments.out, arguments.runs)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeAlias
 
 from debiased_contrastive.evaluation.interval import gap_closed, mean_and_interval
@@ -18,7 +19,7 @@ _LABELS = {
     "views": "debiased, M = {} views",
     "labels": "debiased, positives by {:.0%} of the labels",
 }
-_PROBES = ("linear", "kNN", "mean classifier")
+_PROBES = {"linear": "linear_top1", "kNN": "knn", "mean classifier": "mean_classifier"}
 
 
 def read_results(folder: Path) -> Results:
@@ -45,6 +46,7 @@ def markdown(folder: Path) -> str:
         "kNN - biased",
         "gap closed: linear, kNN",
         "floored",
+        "tau_eff",
         "seeds",
     ]
     lines = [header, ["---", *["---:"] * (len(header) - 1)]]
@@ -56,7 +58,8 @@ def markdown(folder: Path) -> str:
             *(_shown(list(_of(runs, probe).values())) for probe in _PROBES),
             *(_shown(_gains(runs, results["biased"], probe), "+") for probe in ("linear", "kNN")),
             ", ".join(f"{100 * share:.0f} %" for share in shares),
-            f"{100 * sum(run['last']['floored'] for run in runs.values()) / len(runs):.1f} %",
+            f"{100 * fmean(_measured(runs, 'floored').values()):.1f} %",
+            f"{fmean(_measured(runs, 'tau_effective').values()):.3f}",
             str(len(runs)),
         ])  # fmt: skip
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -64,12 +67,11 @@ def markdown(folder: Path) -> str:
 
 def _of(runs: dict[int, dict[str, Any]], probe: str) -> dict[int, float]:
     """Accuracy of each seed, in percent."""
-    return {seed: 100 * _accuracies(run["evaluation"])[probe] for seed, run in runs.items()}
+    return {seed: 100 * value for seed, value in _measured(runs, _PROBES[probe]).items()}
 
 
-def _accuracies(evaluation: dict[str, Any]) -> dict[str, float]:
-    linear, mean = evaluation["linear"]["top1"], evaluation["mean_classifier"]["accuracy"]
-    return dict(zip(_PROBES, (linear, evaluation["knn"], mean), strict=True))
+def _measured(runs: dict[int, dict[str, Any]], key: str) -> dict[int, float]:
+    return {seed: float(run["measures"][key]) for seed, run in runs.items()}
 
 
 def _mean(runs: dict[int, dict[str, Any]], probe: str) -> float:

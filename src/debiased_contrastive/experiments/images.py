@@ -30,23 +30,22 @@ def training_images(data: Data) -> Images | FolderImages:
     return _chosen(_official(data, "train+unlabeled" if data.name == "stl10" else "train"), data, data.per_class)
 
 
-def probe_images(data: Data) -> tuple[Images, Images]:
+def probe_images(data: Data) -> tuple[Images | FolderImages, Images | FolderImages]:
     """Train and test images with labels."""
     if data.name != "folder":
-        train = _chosen(_official(data, "train"), data, data.per_class)
-        return _in_memory(train), _in_memory(_chosen(_official(data, "test"), data, None))
+        return _chosen(_official(data, "train"), data, data.per_class), _chosen(_official(data, "test"), data, None)
     if data.test_root is None:
         raise ValueError(
             "a probe on a folder needs test images, none are known: debiased evaluate takes --test-root DIR"
         )
-    sets = [_in_memory(_chosen(image_folder(root, data.folder_size), data, limit))
-            for root, limit in ((root_of(data), data.per_class), (data.test_root, None))]  # fmt: skip
-    if sets[0].labels is None or sets[0].class_names != sets[1].class_names:
+    train = training_images(data)
+    test = _chosen(image_folder(data.test_root, data.folder_size), data, None)
+    if train.labels is None or train.class_names != test.class_names:
         raise ValueError(
             "a probe needs the same class folders to train and to test; got "
-            f"{list(sets[0].class_names)} and {list(sets[1].class_names)}"
+            f"{list(train.class_names)} and {list(test.class_names)}"
         )
-    return sets[0], sets[1]
+    return train, test
 
 
 def official_archive(data: Data) -> Dataset:
@@ -91,10 +90,3 @@ def _chosen(images: Images | FolderImages, data: Data, per_class: int | None) ->
     if not data.classes and per_class is None:
         return images
     return images.only(data.classes or range(len(images.class_names)), per_class)
-
-
-def _in_memory(images: Images | FolderImages) -> Images:
-    if isinstance(images, Images):
-        return images
-    with images:
-        return Images(images.batch(torch.arange(len(images))), images.labels, images.class_names)

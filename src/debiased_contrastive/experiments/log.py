@@ -36,7 +36,7 @@ class Log:
     ) -> None:
         self.settings, self.run, self.fabric, self.method, self.epoch = settings, run, fabric, method, epoch
         self.labels = images.labels
-        self.probes: tuple[Images, Images] | None = None
+        self.probes: tuple[Images | FolderImages, Images | FolderImages] | None = None
         self.count = len(images)
         self.writer: Any = None
         if tensorboard and fabric.is_global_zero:

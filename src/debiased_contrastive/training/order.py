@@ -1,6 +1,7 @@
 """Which samples a step sees, and with which random numbers: functions of seed and step, so nothing to save."""
 
 import hashlib
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -30,5 +31,10 @@ def steps_per_epoch(num_samples: int, batch: int) -> int:
 def indices_of(step: int, num_samples: int, batch: int, seed: int) -> Tensor:
     """(batch,) the samples of a step: each epoch is a fresh permutation, cut into whole batches."""
     epoch, place = divmod(step, steps_per_epoch(num_samples, batch))
-    order = torch.randperm(num_samples, generator=generator_of(seed, "order", epoch))
-    return order[place * batch : (place + 1) * batch]
+    return _order(epoch, num_samples, seed)[place * batch : (place + 1) * batch].clone()
+
+
+# Two, since a prefetching reader is ahead of the one that trains.
+@lru_cache(maxsize=2)
+def _order(epoch: int, num_samples: int, seed: int) -> Tensor:
+    return torch.randperm(num_samples, generator=generator_of(seed, "order", epoch))
