@@ -25,7 +25,9 @@ def test_a_grid_is_filled_once_and_its_files_make_a_table(tmp_path: Path) -> Non
     wanted = ("biased-seed0", "unbiased-seed0", "views-2-seed0", "labels-0.1-seed0")
     items = [(name, settings) for name, settings in grid(tiny(), 1) if name in wanted]
     assert len(items) == len(wanted)
-    kept = {"measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1}}
+    kept = {
+        "measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1}
+    }
     (tmp_path / "biased-seed0.json").write_text(json.dumps(kept))
     fill(items, tmp_path, tmp_path / "runs")
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(wanted)

@@ -11,7 +11,13 @@ from debiased_contrastive.experiments.presets import PRESETS
 
 
 def write(folder: Path, name: str, linear: float, knn: float, floored: float = 0.0) -> None:
-    measures = {"linear_top1": linear, "knn": knn, "mean_classifier": 0.5, "floored": floored, "tau_effective": 0.03}
+    measures = {
+        "linear_top1": linear,
+        "knn": knn,
+        "mean_classifier": 0.5,
+        "floored": floored,
+        "tau_effective": 0.03,
+    }
     (folder / f"{name}.json").write_text(json.dumps({"measures": measures}))
 
 
