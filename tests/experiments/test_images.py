@@ -113,6 +113,8 @@ def test_fashion_needs_no_root() -> None:
     assert isinstance(images, Images)
     assert images.pixels.shape == (2000, 1, 28, 28)
     train, test = probe_images(Data("fashion"))
+    assert isinstance(train, Images)
+    assert isinstance(test, Images)
     assert torch.equal(train.pixels, images.pixels)
     assert test.pixels.shape == (500, 1, 28, 28)
     assert test.labels is not None

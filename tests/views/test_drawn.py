@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from debiased_contrastive.views.simclr import SimCLRViews
+from debiased_contrastive.views import colour
+from debiased_contrastive.views.crop import cropped
+from debiased_contrastive.views.simclr import Drawn, SimCLRViews
 
 VIEWS = SimCLRViews(size=12)
 
@@ -32,6 +34,30 @@ def test_drawing_and_applying_is_calling() -> None:
     images = pixels(6)
     drawn = VIEWS.drawn(2, 6, 16, 16, torch.Generator().manual_seed(3))
     assert torch.equal(VIEWS.applied(images, drawn), VIEWS(images, 2, torch.Generator().manual_seed(3)))
+
+
+def alone(image: torch.Tensor, drawn: Drawn, view: int, i: int) -> torch.Tensor:
+    """One view of one image, its operations one after the other as they were drawn."""
+    jitter = (colour.brightness_, colour.contrast_, colour.saturation_, colour.hue_)
+    made = cropped(image[None].float() / 255, drawn.boxes[view, i][None], VIEWS.size, drawn.flipped[view, i][None])
+    if drawn.jittered[view, i]:
+        for kind in drawn.order[view, i].tolist():
+            jitter[kind](made, drawn.factors[view, i, kind][None])
+    if drawn.gray[view, i]:
+        made = colour.grayscale(made).repeat(1, 3, 1, 1)
+    if drawn.blurred[view, i]:
+        colour.blur_(made, drawn.sigma[view, i][None], VIEWS.blur_kernel)
+    return VIEWS.normalised(made)[0]
+
+
+@pytest.mark.parametrize("b", [1, 3, 70])
+def test_a_batch_is_each_of_its_images_alone(b: int) -> None:
+    images = pixels(b)
+    drawn = VIEWS.drawn(2, b, 16, 16, torch.Generator().manual_seed(b))
+    got = VIEWS.applied(images, drawn)
+    for view in range(2):
+        for i in range(b):
+            torch.testing.assert_close(got[view, i], alone(images[i], drawn, view, i), rtol=1e-5, atol=1e-5)
 
 
 def test_every_entry_is_cut() -> None:

@@ -1,9 +1,11 @@
-"""Random crops, resized: where they lie, and the two small matrix products that cut them out."""
+"""Random crops, resized: where they lie, and the weights that cut them out."""
 
 import math
 
 import torch
 from torch import Tensor
+
+from debiased_contrastive.views.resample import resampled
 
 ATTEMPTS = 10
 
@@ -43,27 +45,29 @@ def cropped(
     images (b, c, h, w) floating-point; the result goes to `out` if there is one. The filter is Pillow's
     bilinear one: plain interpolation where a box is enlarged, an average over its pixels where it shrinks.
     """
-    boxes = boxes.to(images)
-    rows = _resize_weights(boxes[:, 0], boxes[:, 2], size, images.shape[2], None)
-    columns = _resize_weights(boxes[:, 1], boxes[:, 3], size, images.shape[3], flipped)
-    # All channels and rows of an image meet the same columns: one product without copies.
-    narrow = torch.bmm(images.flatten(1, 2), columns.mT).unflatten(1, images.shape[1:3])
-    return torch.matmul(rows.unsqueeze(1), narrow, out=out)
+    height, width = images.shape[2:]
+    flipped = torch.zeros(len(boxes)) if flipped is None else flipped
+    rows, columns = _resize_weights(boxes.to(images), flipped.to(images), size, max(height, width))
+    return resampled(images, rows[..., :height], columns[..., :width], out=out)
 
 
-def _resize_weights(start: Tensor, length: Tensor, size: int, extent: int, flipped: Tensor | None) -> Tensor:
-    """(b, size, extent): row k holds the weights of the pixels that make output k of each image."""
-    step = (length / size).view(-1, 1, 1)
-    k = torch.arange(size, device=start.device).view(1, -1, 1)
-    if flipped is not None:
-        k = torch.where(flipped.to(k.device).view(-1, 1, 1), size - 1 - k, k)
-    centre = start.view(-1, 1, 1) + (k + 0.5) * step
-    pixel = torch.arange(extent, device=start.device).view(1, 1, -1)
-    weights = (1 - (pixel + 0.5 - centre).abs() / step.clamp(min=1)).clamp_(min=0)
+def _resize_weights(boxes: Tensor, flipped: Tensor, size: int, extent: int) -> Tensor:
+    """(2, b, size, extent), of rows and columns: line k holds the weights of the pixels that make output k."""
+    start, length = boxes[:, :2].T.view(2, -1, 1, 1), boxes[:, 2:].T.view(2, -1, 1, 1)
+    step = length / size
+    # From left to right, or from the right end to the left.
+    mirrored = torch.stack([torch.zeros_like(flipped), flipped]).view_as(start)
+    k = torch.arange(0.5, size, device=boxes.device).view(-1, 1)
+    centre = start - 0.5 + length * mirrored + step * (1 - 2 * mirrored) * k
     # Beyond the box there is nothing: it was cut out before it was resized.
-    inside = (pixel >= start.view(-1, 1, 1)) & (pixel < (start + length).view(-1, 1, 1))
-    weights = weights * inside
-    return weights / weights.sum(-1, keepdim=True)
+    centre = centre.maximum(start).minimum(start + length - 1)
+    pixel = torch.arange(extent, device=boxes.device, dtype=boxes.dtype)
+    weights = (pixel - centre).abs_().div_(-step.clamp(min=1)).add_(1).clamp_(min=0)
+    if bool((length <= size).all()):
+        return weights
+    # The wider triangles of what shrinks reach over the box, and their sums vary.
+    weights.mul_((pixel >= start) & (pixel < start + length))
+    return weights.div_(weights.sum(-1, keepdim=True))
 
 
 def _uniform(shape: tuple[int, ...], bounds: tuple[float, float], generator: torch.Generator) -> Tensor:

@@ -8,11 +8,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from debiased_contrastive.views.colour import blurred, brightness, contrast, grayscale, hue, saturation
+from debiased_contrastive.views.arranged import Arranged
+from debiased_contrastive.views.colour import blur_, brightness_, contrast_, grayscale, hue_, saturation_
 from debiased_contrastive.views.crop import crop_boxes, cropped
 
-_PART = 128
-_JITTER: tuple[Callable[[Tensor, Tensor], Tensor], ...] = (brightness, contrast, saturation, hue)
+_PART = 256
+_JITTER: tuple[Callable[[Tensor, Tensor], None], ...] = (brightness_, contrast_, saturation_, hue_)
 
 
 @dataclass(frozen=True)
@@ -99,12 +100,15 @@ class SimCLRViews:
         if b != len(pixels):
             raise ValueError(f"drawn must be for as many images as there are; got {b} for {len(pixels)}")
         flat = Drawn(*(values.flatten(0, 1) for values in drawn))
-        images = self._cropped(pixels, flat)
-        self._jitter_(images, flat)
-        _gray_(images, flat)
-        self._blur_(images, flat)
-        mean, std = self._moments(images)
-        result: Tensor = images.sub_(mean).div_(std).unflatten(0, (count, b))
+        rounds = torch.where(flat.jittered.unsqueeze(1), flat.order, len(_JITTER)).unbind(1)
+        place = rounds[0].argsort(stable=True)
+        batch = Arranged(self._cropped(pixels, flat, place), place)
+        for kinds in rounds:
+            self._jitter_(batch, kinds, flat)
+        self._gray_and_blur_(batch, flat)
+        batch.sort(torch.arange(len(place)))
+        mean, std = self._moments(batch.images)
+        result: Tensor = batch.images.sub_(mean).div_(std).unflatten(0, (count, b))
         return result
 
     def normalised(self, images: Tensor) -> Tensor:
@@ -116,17 +120,13 @@ class SimCLRViews:
         mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.mean, self.std))
         return mean, std
 
-    def _cropped(self, pixels: Tensor, drawn: "Drawn") -> Tensor:
-        """The crops of all views in [0, 1]; on a CPU in parts whose numbers stay in its cache."""
-        n, b = len(drawn.boxes), len(pixels)
-        images = torch.empty(n, pixels.shape[1], self.size, self.size, device=pixels.device)
-        part = _PART if pixels.device.type == "cpu" else b
-        for start in range(0, n, b):
-            for first in range(0, b, part):
-                stop = min(first + part, b)
-                own = slice(start + first, start + stop)
-                source = pixels[first:stop].float().mul_(1 / 255)
-                cropped(source, drawn.boxes[own], self.size, drawn.flipped[own], out=images[own])
+    def _cropped(self, pixels: Tensor, drawn: "Drawn", place: Tensor) -> Tensor:
+        """The crops of all views in [0, 1], in that order; on a CPU in parts whose numbers stay in its cache."""
+        images = torch.empty(len(place), pixels.shape[1], self.size, self.size, device=pixels.device)
+        part = _PART if pixels.device.type == "cpu" else len(place)
+        for own, out in zip(place.split(part), images.split(part), strict=True):
+            source = pixels.index_select(0, (own % len(pixels)).to(pixels.device)).float().mul_(1 / 255)
+            cropped(source, drawn.boxes[own], self.size, drawn.flipped[own], out=out)
         return images
 
     def _jitter_bounds(self) -> tuple[Tensor, Tensor]:
@@ -134,19 +134,28 @@ class SimCLRViews:
         low = (centre - torch.tensor(self.jitter)).maximum(torch.tensor([0.0, 0.0, 0.0, -0.5]))
         return low, centre + torch.tensor(self.jitter)
 
-    def _jitter_(self, images: Tensor, drawn: "Drawn") -> None:
-        factors = drawn.factors.to(images)
-        places = _places(drawn.jittered, images)
-        # Each image has its own order of the four, so each round has a group of images for each.
-        for kinds in drawn.order[drawn.jittered].to(images.device).unbind(1):
-            groups = places[kinds.argsort()].split(kinds.bincount(minlength=len(_JITTER)).tolist())
-            for kind, (operation, group) in enumerate(zip(_JITTER, groups, strict=True)):
-                if self.jitter[kind]:
-                    images[group] = operation(images.index_select(0, group), factors[group, kind])
+    def _jitter_(self, batch: Arranged, kinds: Tensor, drawn: "Drawn") -> None:
+        """One of four rounds: to each image the operation that its own order has here."""
+        batch.sort(kinds)
+        factors = drawn.factors[batch.place].to(batch.images)
+        groups = kinds.bincount(minlength=len(_JITTER) + 1).tolist()
+        # The last group is of images that are left as they are.
+        images, own = batch.images.split(groups)[:-1], factors.split(groups)[:-1]
+        for kind, operation_ in enumerate(_JITTER):
+            if self.jitter[kind] and groups[kind]:
+                operation_(images[kind], own[kind][:, kind])
 
-    def _blur_(self, images: Tensor, drawn: "Drawn") -> None:
-        group = _places(drawn.blurred, images)
-        images[group] = blurred(images.index_select(0, group), drawn.sigma.to(images)[group], self.blur_kernel)
+    def _gray_and_blur_(self, batch: Arranged, drawn: "Drawn") -> None:
+        # Gray alone, gray and blurred, blurred alone, neither: both groups lie together.
+        kinds = torch.where(drawn.gray, drawn.blurred.long(), 3 - drawn.blurred.long())
+        batch.sort(kinds)
+        gray, both, blurred, _ = kinds.bincount(minlength=4).tolist()
+        if gray + both:
+            images = batch.images[: gray + both]
+            images.copy_(grayscale(images).expand_as(images))
+        if both + blurred:
+            own = slice(gray, gray + both + blurred)
+            blur_(batch.images[own], drawn.sigma[batch.place[own]].to(batch.images), self.blur_kernel)
 
 
 class Drawn(NamedTuple):
@@ -167,15 +176,6 @@ class Drawn(NamedTuple):
     def of(self, images: slice) -> "Drawn":
         """The part that belongs to some of the images, so that processes can share a batch."""
         return Drawn(*(values[:, images] for values in self))
-
-
-def _gray_(images: Tensor, drawn: Drawn) -> None:
-    group = _places(drawn.gray, images)
-    images[group] = grayscale(images.index_select(0, group)).expand(-1, images.shape[1], -1, -1)
-
-
-def _places(mask: Tensor, images: Tensor) -> Tensor:
-    return mask.nonzero()[:, 0].to(images.device)
 
 
 def _chosen(count: int, probability: float, generator: torch.Generator) -> Tensor:
