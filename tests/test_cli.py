@@ -115,7 +115,9 @@ def test_train_evaluate_embed_report(
     assert "is finished" in capsys.readouterr().err
 
 
-def test_embed_keeps_names_and_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_embed_keeps_names_and_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = tmp_path / "images"
     generator = np.random.default_rng(0)
     for label in ("cat", "dog"):
@@ -124,11 +126,15 @@ def test_embed_keeps_names_and_labels(tmp_path: Path, capsys: pytest.CaptureFixt
             pixels = generator.integers(0, 256, (20, 24, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(root / label / f"{k}.png")
     run = tmp_path / "run"
-    settings = ["--data.root", str(root), "--data.test-root", str(root), "--data.folder-size", "16",
+    monkeypatch.chdir(tmp_path)
+    settings = ["--data.root", "images", "--data.test-root", "images", "--data.folder-size", "16",
                 "--views.size", "16", "--training.batch", "10", "--training.epochs", "1", "--training.warm-up", "0",
                 "--encoder.name", "small", "--encoder.width", "4", "--encoder.hidden-dim", "8",
                 "--encoder.out-dim", "4", "--training.accelerator", "cpu", "--quiet"]  # fmt: skip
     main(["train", "folder", *settings, "--out", str(run)])
+    # From elsewhere the images are still found.
+    monkeypatch.chdir(run)
+    main(["evaluate", str(run), "--quiet"])
     main(["embed", str(run), "--images", str(root), "--out", str(tmp_path / "z.npz"), "--quiet"])
     with np.load(tmp_path / "z.npz", allow_pickle=False) as found:
         assert found["features"].shape == (20, 32)

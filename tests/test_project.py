@@ -93,10 +93,10 @@ def test_every_symbol_and_test_of_the_paper_map_exists() -> None:
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.M), f"{file}::{test}"
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(3))
 def test_python_in_the_readme_runs(number: int) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     run = subprocess.run(
         [sys.executable, "-W", "error", "-c", blocks[number]], capture_output=True, text=True, check=False
     )

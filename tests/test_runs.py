@@ -1,10 +1,13 @@
 """The run directory survives crashes, refuses to be overwritten."""
 
 import json
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from debiased_contrastive import runs
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import existing_run, new_run
 
@@ -50,3 +53,25 @@ def test_a_file_is_there_in_full_or_not_at_all(tmp_path: Path) -> None:
     write_atomically(path, json.dumps([1, 2]))
     assert json.loads(path.read_text()) == [1, 2]
     assert [entry.name for entry in tmp_path.iterdir()] == ["file.json"]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_the_revision_is_of_this_code_and_not_of_a_repository_around_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True, capture_output=True)
+
+    file = tmp_path / "site" / "runs.py"
+    file.parent.mkdir()
+    file.write_text("")
+    git("init")
+    git("commit", "--allow-empty", "-m", "theirs")
+    monkeypatch.setattr(runs, "__file__", str(file))
+    assert new_run(tmp_path / "installed", {}).environment["revision"] is None
+    git("add", "site")
+    git("commit", "-m", "ours")
+    environment = new_run(tmp_path / "own", {}).environment
+    assert len(environment["revision"]) == 40
+    assert environment["modified"]

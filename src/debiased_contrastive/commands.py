@@ -48,6 +48,9 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
 
 def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: bool, quiet: bool) -> None:
     """Train a new run."""
+    # Whole paths, so that the run can be continued from anywhere.
+    roots = {"root": settings.data.root, "test_root": settings.data.test_root}
+    settings = moved(settings, {name: path.resolve() for name, path in roots.items() if path is not None})
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
     _check_tensorboard(tensorboard)
     fabric = fabric_of(settings.training)

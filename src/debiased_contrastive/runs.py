@@ -109,9 +109,15 @@ def _environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "versions": {name: _version(name) for name in names},
-        "revision": _git("rev-parse", "HEAD"),
-        "modified": bool(_git("status", "--porcelain")),
+        **_revision(),
     }
+
+
+def _revision() -> dict[str, Any]:
+    # Installed below somebody else's repository, this file is not one of its own.
+    if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return {"revision": None, "modified": None}
+    return {"revision": _git("rev-parse", "HEAD"), "modified": bool(_git("status", "--porcelain"))}
 
 
 def _version(name: str) -> str | None:
