@@ -26,6 +26,7 @@ ROOMS = {
     "encoders": {"encoders", "files"},
     "methods": {"methods", "encoders", "modules", "negatives", "kernels", "objectives"},
     "training": {"training", "files"},
+    "theory": {"theory", "objectives"},
     "report": {"report", "runs", "files", "paper", "evaluation"},
     "paper.py": set(),
     "files.py": set(),
@@ -38,7 +39,8 @@ EXTRAS = {
     "experiments": {"lightning_fabric", "numpy", "sklearn"},
     "report": {"matplotlib"},
     "cli.py": {"tyro"},
-    "commands.py": {"numpy", "lightning_fabric"},
+    "commands": {"numpy", "lightning_fabric"},
+    "theory": {"scipy"},
     "terminal.py": {"rich"},
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""

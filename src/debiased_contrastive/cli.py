@@ -119,6 +119,32 @@ class Presets:
     """The presets, what they train on and what that costs."""
 
 
+@dataclass(frozen=True)
+class Verify:
+    """Check every lemma and theorem of the paper on worlds where expectations are exact; fails if one does."""
+
+    out: Path = Path("runs/theory")
+    """Folder for theory.json and the plots."""
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the theory promises for your setting, and where it promises nothing."""
+
+    tau_plus: float
+    """Probability that an unlabeled sample has the anchor's class."""
+    num_unlabeled: int
+    """N; 2(b - 1) for a batch of b in SimCLR."""
+    num_positives: int = 1
+    """M"""
+    temperature: float = 0.5
+    delta: float = 0.05
+    """Chance that a promise that holds with high probability fails."""
+    json: bool = False
+    """Print JSON instead of a table."""
+
+
 _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[Train, tyro.conf.subcommand("train")],
@@ -127,9 +153,11 @@ _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Embed, tyro.conf.subcommand("embed")],
     Annotated[Report, tyro.conf.subcommand("report")],
     Annotated[Presets, tyro.conf.subcommand("presets")],
+    Annotated[Verify, tyro.conf.subcommand("verify")],
+    Annotated[Bounds, tyro.conf.subcommand("bounds")],
 ]
 
-COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets")
+COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets", "verify", "bounds")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -139,13 +167,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(__version__)
         return
     command = _parsed(words)
-    # Torch and its friends are loaded only when the flags are right.
-    from debiased_contrastive import commands
-    from debiased_contrastive.training.memory import keep_freed_memory
-
-    keep_freed_memory()
     try:
-        _run(command, commands)
+        # Torch and its friends are loaded only when the flags are right.
+        _theory(command) if isinstance(command, Verify | Bounds) else _images(command)
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)
         _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
@@ -154,7 +178,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _run(command: Any, commands: Any) -> None:
+def _theory(command: Any) -> None:
+    from debiased_contrastive.commands import theory
+
+    if isinstance(command, Verify):
+        theory.verify(command.out, quiet=command.quiet)
+    else:
+        sizes = (command.tau_plus, command.num_unlabeled, command.num_positives)
+        theory.bounds(*sizes, command.temperature, command.delta, as_json=command.json)
+
+
+def _images(command: Any) -> None:
+    from debiased_contrastive.commands import images as commands
+    from debiased_contrastive.training.memory import keep_freed_memory
+
+    keep_freed_memory()
     match command:
         case Demo():
             commands.demo(command.out, command.seeds, quiet=command.quiet)

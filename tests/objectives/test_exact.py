@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import debiased_contrastive as dc
+from debiased_contrastive.theory.worlds.discrete import circle
 from tests.reference import equations
 
-ANGLES = [math.radians(angle) for angle in (0, 20, 120, 140, 240, 260)]
+CIRCLE = circle()
 """Six points on a circle, classes in consecutive pairs, uniform p, tau_plus = 1/3, t = 1."""
 TAU_PLUS = 1 / 3
 
 
 def score(i: int, j: int) -> float:
-    return math.cos(ANGLES[i] - ANGLES[j])
+    return float(CIRCLE.scores[i, j])
 
 
 def classmates(i: int) -> tuple[int, int]:
@@ -81,8 +82,7 @@ def test_eq_8_tends_to_eq_6_as_n_and_m_grow() -> None:
     """On the circle, at the rate of Theorem 3: the mean difference falls like N^-1/2 or faster."""
     generator = torch.Generator().manual_seed(0)
     x, s_plus, q = 0, torch.tensor([score(0, 1)], dtype=torch.float64), 8.0
-    of_p = torch.tensor([score(x, j) for j in range(6)], dtype=torch.float64)
-    of_plus = torch.tensor([score(x, j) for j in classmates(x)], dtype=torch.float64)
+    of_p, of_plus = CIRCLE.scores[x], CIRCLE.scores[x, :2]
     limit = dc.asymptotic_loss(
         s_plus,
         of_p.exp().mean().log()[None],
@@ -92,8 +92,8 @@ def test_eq_8_tends_to_eq_6_as_n_and_m_grow() -> None:
     )
     errors = []
     for n in (16, 256, 4096):
-        u = of_p[torch.randint(6, (500, n), generator=generator)]
-        v = of_plus[torch.randint(2, (500, n), generator=generator)]
+        anchors = torch.full((500,), x)
+        u, v = (of_p[CIRCLE.sample(rows, anchors, n, generator)] for rows in (CIRCLE.of_p, CIRCLE.of_positives))
         loss = dc.contrastive_loss(s_plus.expand(500), u, v, tau_plus=TAU_PLUS, lower=-1.0, reduction="none")
         g = loss.expm1() * s_plus.exp() / n  # from L = log(1 + N g / e^s+); Eq. 6 weights g with Q
         errors.append((torch.log1p(q * g / s_plus.exp()) - limit).abs().mean().item())

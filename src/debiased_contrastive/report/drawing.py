@@ -58,15 +58,19 @@ def axes(width: float, height: float) -> Axes:
 
 def inline_svg(drawn: Axes, name: str, description: str) -> str:
     """The figure of these axes as an element of a page; the name, unique on it, keeps ids apart."""
+    drawn.figure.patch.set_visible(False)
+    drawn.patch.set_visible(False)
+    return _element(svg_file(drawn, name), description)
+
+
+def svg_file(drawn: Axes, name: str) -> str:
+    """The figure of these axes as a file of its own."""
     figure = drawn.figure
     assert isinstance(figure, Figure)
     buffer = io.StringIO()
     matplotlib.rcParams["svg.hashsalt"] = name
-    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    figure.patch.set_visible(False)
-    drawn.patch.set_visible(False)
-    figure.savefig(buffer, format="svg", metadata=nothing)
-    return _element(buffer.getvalue(), description)
+    figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return buffer.getvalue()
 
 
 def _element(document: str, description: str) -> str:

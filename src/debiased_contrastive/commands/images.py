@@ -1,4 +1,4 @@
-"""What each command of `debiased` does."""
+"""The commands that train on images, probe and report."""
 
 import io
 import time

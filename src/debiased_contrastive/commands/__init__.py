@@ -1,0 +1,1 @@
+"""What each command of `debiased` does, by the extra that it needs."""

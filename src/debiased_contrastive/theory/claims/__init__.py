@@ -1,0 +1,1 @@
+"""One file for each statement: the cases on which it is checked."""

@@ -1,0 +1,101 @@
+"""The paper's losses as expectations, exact in a discrete world."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from debiased_contrastive.theory.worlds.discrete import DiscreteWorld
+
+
+def biased_loss(world: DiscreteWorld, num_unlabeled: int) -> float:
+    """L_Biased^N: the N samples come from p (Eq. 1)."""
+    return float(world.probabilities @ _by_anchor(world, num_unlabeled, 0, world.of_p))
+
+
+def unbiased_loss(world: DiscreteWorld, num_negatives: int) -> float:
+    """L_Unbiased^N: the N samples come from p- (Eq. 2 with Q = N)."""
+    return float(world.probabilities @ _by_anchor(world, num_negatives, 0, world.of_negatives))
+
+
+def inclusion_exclusion(world: DiscreteWorld, num_negatives: int) -> float:
+    """The right side of Eq. 4, each anchor with its own class's probability."""
+    n, tau = num_negatives, world.tau_plus
+    total = torch.zeros_like(tau)
+    for k in range(n + 1):
+        total += math.comb(n, k) * (-tau) ** k * _by_anchor(world, n, k, world.of_p)
+    return float(world.probabilities @ (total / (1 - tau) ** n))
+
+
+def debiased_loss(world: DiscreteWorld, num_unlabeled: int, num_positives: int) -> float:
+    """L_Debiased^{N,M}, positives independent of x+ (Eq. 8)."""
+    total = torch.zeros_like(world.tau_plus)
+    floor = math.exp(-1 / world.temperature)
+    for x in range(len(total)):
+        u, p_u = world.draws(x, world.of_p, num_unlabeled)
+        v, p_v = world.draws(x, world.of_positives, num_positives)
+        tau = world.tau_plus[x]
+        g = (u.unsqueeze(1) / num_unlabeled - tau * v / num_positives) / (1 - tau)
+        ng = num_unlabeled * g.clamp(min=floor)
+        for h_plus, chance in zip(world.scores[x].exp(), world.of_positives[x], strict=True):
+            if chance > 0:
+                total[x] += chance * (p_u @ torch.log1p(ng / h_plus) @ p_v)
+    return float(world.probabilities @ total)
+
+
+def debiased_limit(world: DiscreteWorld, q: float) -> float:
+    """The limit for many samples, each mean weighing Q = q (Eq. 6)."""
+    m_minus = world.critic_mean(world.of_negatives).unsqueeze(1)
+    losses = torch.log1p(q * m_minus / world.scores.exp())
+    return float(world.probabilities @ (world.of_positives * losses).sum(1))
+
+
+def mean_classifier_loss(features: Tensor, labels: Tensor, weights: Tensor, class_means: Tensor, t: float) -> float:
+    """L_Sup^mu: cross-entropy of the classifier whose rows are the class means, over weighted features (n, d)."""
+    return float(weights @ F.cross_entropy(features @ class_means.T / t, labels, reduction="none"))
+
+
+def supervised_loss(features: Tensor, labels: Tensor, weights: Tensor, class_means: Tensor, t: float) -> float:
+    """L_Sup: the smallest cross-entropy of a linear classifier, over weighted features (n, d).
+
+    A convex problem; the search starts at the class means, so it never ends above their loss.
+    """
+    classifier = (class_means / t).clone().requires_grad_()
+    search = torch.optim.LBFGS([classifier], max_iter=200, line_search_fn="strong_wolfe", tolerance_change=1e-12)
+
+    def closure() -> Tensor:
+        search.zero_grad()
+        loss = weights @ F.cross_entropy(features @ classifier.T, labels, reduction="none")
+        loss.backward()
+        return loss
+
+    search.step(closure)
+    with torch.no_grad():
+        found = float(weights @ F.cross_entropy(features @ classifier.T, labels, reduction="none"))
+    return min(found, mean_classifier_loss(features, labels, weights, class_means, t))
+
+
+def class_means(world: DiscreteWorld) -> Tensor:
+    """(K, d) expectations of the points of each class."""
+    members = F.one_hot(world.labels).to(world.points) * world.probabilities.unsqueeze(1)
+    return members.T @ world.points / members.sum(0).unsqueeze(1)
+
+
+def supervised_losses(world: DiscreteWorld) -> tuple[float, float]:
+    """L_Sup and L_Sup^mu of a discrete world."""
+    given = (world.points, world.labels, world.probabilities, class_means(world), world.temperature)
+    return supervised_loss(*given), mean_classifier_loss(*given)
+
+
+def _by_anchor(world: DiscreteWorld, n: int, from_positives: int, distribution: Tensor) -> Tensor:
+    """(k,) E log(1 + sum h / h+) of each anchor, some of the n samples from p+ and the rest from a distribution."""
+    result = torch.zeros_like(world.tau_plus)
+    for x in range(len(result)):
+        v, p_v = world.draws(x, world.of_positives, from_positives)
+        u, p_u = world.draws(x, distribution, n - from_positives)
+        sums = v.unsqueeze(1) + u
+        for h_plus, chance in zip(world.scores[x].exp(), world.of_positives[x], strict=True):
+            if chance > 0:
+                result[x] += chance * (p_v @ torch.log1p(sums / h_plus) @ p_u)
+    return result

@@ -1,0 +1,107 @@
+"""Every statement of the paper is checked; a wrong constant is noticed."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from debiased_contrastive.cli import main
+from debiased_contrastive.commands import theory as command
+from debiased_contrastive.report.theory import figures, markdown
+from debiased_contrastive.theory import verification
+from debiased_contrastive.theory.claim import Case, Claim
+from debiased_contrastive.theory.claims import lemma_a4, theorem_3
+from debiased_contrastive.theory.finite_sample import finite_sample_bound
+from debiased_contrastive.theory.generalization import lipschitz_constant
+
+FAILING_IN_PRINT = {
+    "One prior", "Theorem 3, temperature", "Theorem 3, its proof", "Lemma A.4, slope", "Lemma A.4, size",
+    "Theorem 5, lambda",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("claim", verification.CLAIMS, ids=lambda claim: claim.__name__)
+def test_what_the_library_says_holds_and_what_is_printed_as_expected(claim: Callable[[], Claim]) -> None:
+    found = claim()
+    assert found.holds, found.tightest
+    assert (found.printed_holds is False) == (found.name in FAILING_IN_PRINT), found.tightest
+
+
+def test_the_largest_share_of_each_bound_that_is_used() -> None:
+    found = theorem_3.theorem_3()
+    shares = [case.measured / case.corrected for case in found.cases]
+    assert 0.3 < max(shares) < 0.45  # 0.41 over six thousand random cases
+
+
+def test_relations_and_verdicts() -> None:
+    def claim(relation: str, *cases: Case) -> Claim:
+        return Claim("x", "y", relation, cases)  # type: ignore[arg-type]
+
+    assert claim("at most", Case("", 1.0, 2.0, 3.0)).verdict == "holds as printed, corrected is sharper"
+    assert claim("at most", Case("", 1.0, 2.0, 0.5)).verdict == "printed fails, corrected holds"
+    assert claim("at most", Case("", 1.0, 0.5, 2.0)).verdict == "FAILS"
+    assert claim("at least", Case("", 1.0, 0.5, 0.2)).verdict == "holds as printed, corrected is sharper"
+    assert claim("at least", Case("", 1.0, 1.5)).verdict == "FAILS"
+    assert claim("at least", Case("", 1.0, 1.5, error=0.6)).holds
+    assert claim("equal", Case("", 1.0, 1.0, 1.0)).verdict == "holds as printed"
+    assert claim("equal", Case("", 1.0, 1.0 + 1e-6)).verdict == "FAILS"
+    mixed = claim("at most", Case("near", 1.0, 1.1, 1.2), Case("wrong in print", 1.0, 9.0, 0.5))
+    assert mixed.tightest.where == "wrong in print"
+    assert claim("at most", Case("far", 1.0, 9.0), Case("near", 1.0, 1.1)).tightest.where == "near"
+
+
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claims that take no time."""
+    monkeypatch.setattr(command, "CLAIMS", (lemma_a4.lemma_a4_slope, theorem_3.theorem_3_bias))
+
+
+def test_verify_writes_numbers_plots_and_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick(monkeypatch)
+    main(["verify", "--out", str(tmp_path / "theory"), "--quiet"])
+    record = json.loads((tmp_path / "theory" / "theory.json").read_text())
+    assert [claim["holds"] for claim in record["claims"]] == [True, True]
+    assert "printed fails, corrected holds" in capsys.readouterr().out
+    drawing = (tmp_path / "theory" / "theorem-3-bias.svg").read_text()
+    assert drawing.count("<path") > 5
+    assert figures(record)["theorem-3-bias"] == drawing  # the same bytes each time
+    assert len(markdown(record).splitlines()) == 4
+
+
+def test_verify_fails_with_a_wrong_constant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quick(monkeypatch)
+    # What Lemma A.4 would be with e for e^2.
+    monkeypatch.setattr(
+        lemma_a4, "lipschitz_constant", lambda *sizes, **rest: lipschitz_constant(*sizes, **rest) / math.e
+    )
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "--out", str(tmp_path), "--quiet"])
+    assert end.value.code == 1
+    said = capsys.readouterr()
+    assert "debiased: Lemma A.4, slope did not hold" in said.err
+    assert "FAILS" in said.out
+
+
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (0.35, False)])
+def test_theorem_3_would_notice_a_constant_three_times_too_small(
+    factor: float, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        theorem_3, "finite_sample_bound", lambda *sizes, **rest: factor * finite_sample_bound(*sizes, **rest)
+    )
+    monkeypatch.setattr(theorem_3, "sphere_difference", lambda *_sizes: (0.0, 0.0))
+    assert theorem_3.theorem_3().holds == holds
+
+
+def test_bounds_of_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["bounds", "--tau-plus", "0.1", "--num-unlabeled", "510", "--num-positives", "1", "--temperature", "0.1"])
+    assert "vacuous" in capsys.readouterr().out
+    main(["bounds", "--tau-plus", "0.1", "--num-unlabeled", "510", "--temperature", "1", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found[0]["value"] == pytest.approx(0.38819, abs=1e-5)
+    assert found[0]["verdict"] == "says something"
