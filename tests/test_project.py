@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.table import markdown
+from debiased_contrastive.report.theory import markdown as theory_table
 from tests.mutants import MUTANTS, PACKAGE
 
 ROOT = Path(__file__).parents[1]
@@ -108,6 +109,18 @@ def test_python_in_the_readme_runs(number: int) -> None:
 def test_the_simclr_example_of_the_readme_is_about_ten_lines() -> None:
     block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
     assert len([line for line in block.splitlines() if line.strip()]) <= 12
+
+
+def test_the_table_of_the_theory_is_that_of_its_results() -> None:
+    record = json.loads((ROOT / "results/theory/theory.json").read_text())
+    document = (ROOT / "docs/theory.md").read_text()
+    assert theory_table(record) in document
+    assert all(claim["holds"] for claim in record["claims"])
+    wrong = sum(claim["printed_holds"] is False for claim in record["claims"])
+    assert (
+        f"{['', '', '', '', '', 'Five', 'Six', 'Seven'][wrong]} printed statements fail"
+        in (ROOT / "README.md").read_text()
+    )
 
 
 def test_links_and_commands_in_the_documents_exist() -> None:

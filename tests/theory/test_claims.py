@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,3 +107,13 @@ def test_bounds_of_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert found[0]["value"] == pytest.approx(0.38819, abs=1e-5)
     assert found[0]["verdict"] == "says something"
+
+
+def test_the_commands_need_their_own_extra_alone() -> None:
+    script = (
+        "import sys; sys.modules.update(dict.fromkeys(('lightning_fabric', 'sklearn', 'safetensors')));"
+        "from debiased_contrastive.cli import main;"
+        "import debiased_contrastive.theory.verification;"
+        "main(['bounds', '--tau-plus', '0.1', '--num-unlabeled', '510'])"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
