@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant("evaluation/prior.py", "m = (h.sum(1) - view) / (len(h) - 1)", "m = h.mean(1)", "the own view among the others"),
     Mutant("evaluation/geometry.py", "float((counts * (counts - 1)).sum())", "float((counts * counts).sum())", "pairs of a sample with itself"),
     Mutant("methods/simclr.py", "/ (b * (b - 1)))", "/ (b * b))", "the anchor among its negatives"),
-    Mutant("theory/bias.py", "return tau_plus * mean_log_ratio - min(", "return mean_log_ratio - min(", "Lemma 1 without tau_plus"),
+    Mutant("theory/bias.py", "return tau_plus * mean_log_ratio - jensen", "return mean_log_ratio - jensen", "Lemma 1 without tau_plus"),
     Mutant("theory/finite_sample.py", "- 1) / (2 * tau_minus) * joint", "- 1) / tau_minus * joint", "half of Theorem 3's constant"),
     Mutant("theory/finite_sample.py", "math.exp(-2 * (epsilon", "math.exp(-(epsilon", "Hoeffding's exponent"),
     Mutant("theory/generalization.py", "return largest**2 / tau_minus * math.sqrt(1", "return largest / tau_minus * math.sqrt(1", "e for e^2 in Lemma A.4"),

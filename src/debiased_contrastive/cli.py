@@ -141,6 +141,10 @@ class Bounds:
     temperature: float = 0.5
     delta: float = 0.05
     """Chance that a promise that holds with high probability fails."""
+    num_anchors: int | None = None
+    """T, the number of training samples of Theorem 5; without end if not given."""
+    rademacher: float = 0.0
+    """R_S of the embeddings that training chooses among; 0 is the best case."""
     json: bool = False
     """Print JSON instead of a table."""
 
@@ -185,7 +189,8 @@ def _theory(command: Any) -> None:
         theory.verify(command.out, quiet=command.quiet)
     else:
         sizes = (command.tau_plus, command.num_unlabeled, command.num_positives)
-        theory.bounds(*sizes, command.temperature, command.delta, as_json=command.json)
+        rest = (command.delta, command.num_anchors, command.rademacher)
+        theory.bounds(*sizes, command.temperature, *rest, as_json=command.json)
 
 
 def _images(command: Any) -> None:

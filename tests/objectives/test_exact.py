@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import debiased_contrastive as dc
 from debiased_contrastive.theory.worlds.discrete import circle
+from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, orthogonal_means
 from tests.reference import equations
 
 CIRCLE = circle()
@@ -102,6 +103,27 @@ def test_eq_8_tends_to_eq_6_as_n_and_m_grow() -> None:
     assert errors[2] < 0.02
     biased = torch.log1p(q * of_p.exp().mean() / s_plus.exp())
     assert (biased - limit).item() > 0.3  # what not debiasing would leave, at any N
+
+
+def test_each_anchor_with_its_own_prior_tends_to_the_unbiased_loss() -> None:
+    """Classes of 50, 30 and 20 % on the sphere: right with each anchor's own share, wrong with one for all."""
+    priors = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    world = VonMisesFisherWorld(orthogonal_means(3, 5), 8.0, 0.5, priors)
+    generator = torch.Generator().manual_seed(0)
+    x, labels = world.sample(200, generator)
+    n, m = 1000, 500
+    u = world.sample(200 * n, generator)[0].view(200, n, -1)
+    v = world.members(labels.unsqueeze(1).expand(-1, m + 1), generator)
+    u, v = (torch.einsum("ad,and->an", x, points) / 0.5 for points in (u, v))
+    limit = torch.log1p(n * world.critic_means(x, labels)[2] / v[:, 0].exp())
+
+    def distance(tau_plus: float | torch.Tensor) -> float:
+        losses = dc.contrastive_loss(v[:, 0], u, v[:, 1:], tau_plus=tau_plus, lower=-2.0, reduction="none")
+        return float((losses - limit).abs().mean())
+
+    assert distance(priors[labels]) < 0.1
+    assert distance(float(priors.square().sum())) > 2 * distance(priors[labels])
+    assert distance(0.0) > 5 * distance(priors[labels])
 
 
 def test_eq_4_keeps_its_digits_in_float32() -> None:

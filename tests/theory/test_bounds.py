@@ -7,14 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from debiased_contrastive.theory.bias import asymptotic_bias_gap, bias_gap_bound
-from debiased_contrastive.theory.finite_sample import finite_sample_bound, second_order_bound, tail_bound
+from debiased_contrastive.theory.finite_sample import (
+    finite_sample_bound,
+    jensen_gap_bound,
+    second_order_bound,
+    tail_bound,
+)
 from debiased_contrastive.theory.generalization import (
     absolute_lipschitz_constant,
     generalization_bound,
     lipschitz_constant,
     loss_bound,
 )
-from debiased_contrastive.theory.promises import promises
+from debiased_contrastive.theory.promises import needed_unlabeled, promises
 
 E = math.e
 priors, counts = st.floats(0.0, 0.9), st.integers(1, 10**6)
@@ -37,7 +42,10 @@ def test_constants_grow_like_the_square_of_the_largest_critic() -> None:
     assert finite_sample_bound(0.0, 1, 1, temperature=0.5, which="printed") == pytest.approx(
         E**3 * math.sqrt(math.pi / 2)
     )
-    assert finite_sample_bound(0.1, 510, 1, temperature=0.001) == math.inf
+    with pytest.raises(ValueError, match=r"temperature must be finite and at least 0.0059, .*; got 0.001"):
+        finite_sample_bound(0.1, 510, 1, temperature=0.001)
+    assert finite_sample_bound(0.1, 510, 1, temperature=0.006) < math.inf
+    assert tail_bound(1.0, 0.1, 510, 1, temperature=0.006) == 2
 
 
 @given(priors, counts, counts, temperatures)
@@ -52,7 +60,7 @@ def test_more_samples_never_hurt(tau: float, n: int, m: int, t: float) -> None:
 def test_the_tail_bound_at_the_promised_difference_is_delta(
     tau: float, n: int, m: int, t: float, delta: float
 ) -> None:
-    likely = promises(tau, n, m, t, delta)[1].value
+    likely = promises(tau, n, m, t, delta=delta)[1].value
     assert tail_bound(likely, tau, n, m, temperature=t) == pytest.approx(delta, rel=1e-6)
 
 
@@ -79,12 +87,18 @@ def test_lemma_1() -> None:
         bias_gap_bound(0.1, 0.1, 10)
 
 
+def test_lemma_2() -> None:
+    assert jensen_gap_bound(1) == pytest.approx((E**2 - 1) / 2)
+    assert jensen_gap_bound(510) == pytest.approx((E**2 - 1) ** 2 / (8 * 510))
+
+
 def test_second_order() -> None:
     mean = 1 / E + (E - 1 / E) * 0.3
     assert second_order_bound(0.09974595551, mean) == pytest.approx(0.368514, abs=1e-6)
     near = 1 / E + 1e-3
     assert second_order_bound(0.1, near) == pytest.approx(0.1 * E / (4 * 1e-3))
     assert second_order_bound(0.1, 1 / E) == math.inf
+    assert second_order_bound(0.0, 1 / E) == 0
     with pytest.raises(ValueError, match=r"at least the floor, 0.368"):
         second_order_bound(0.1, 0.3)
 
@@ -107,31 +121,53 @@ def test_lambda_of_theorem_5(n: int, m: int, printed: float, corrected: float) -
 
     assert of("printed") == pytest.approx(printed, rel=5e-4)
     assert of("corrected") == pytest.approx(corrected, rel=5e-4)
-    assert of("tighter") == pytest.approx(7.284, abs=5e-4)
+    assert of("explicit") == pytest.approx(7.284, abs=5e-4)
 
 
 def test_theorem_5_has_every_term_apart() -> None:
-    found = generalization_bound(0.1, 510, 8, rademacher=30.0, num_anchors=1000, delta=0.1)
+    found = generalization_bound(0.1, 510, 8, rademacher=30.0, num_anchors=1000, delta=0.1, which="explicit")
     assert found.finite_sample == finite_sample_bound(0.1, 510, 8)
     assert found.complexity == pytest.approx(2 * found.lipschitz * 30 / 1000)
     assert found.confidence == pytest.approx(loss_bound(0.1, 510) * 4 * math.sqrt(math.log(40) / 2000))
     assert found.total == found.finite_sample + found.complexity + found.confidence
-    half = generalization_bound(0.1, 510, 8, rademacher=0, num_anchors=1, temperature=0.5)
-    assert half.lipschitz == pytest.approx(4 * (1 + E**4 / 9) / math.sqrt(0.5))
+    for which, value in (("explicit", 4 * (1 + E**4 / 9)), ("corrected", E**4 / 0.9 * math.sqrt(2 + 0.02))):
+        half = generalization_bound(0.1, 8, 8, rademacher=0, num_anchors=1, temperature=0.5, which=which)  # type: ignore[arg-type]
+        assert half.lipschitz == pytest.approx(value / math.sqrt(0.5))
+
+
+@given(priors, counts, counts, temperatures)
+def test_what_is_called_vacuous_is_no_less_than_what_is_always_true(tau: float, n: int, m: int, t: float) -> None:
+    """The trivial values, found at the ends of what critics can be."""
+    largest = math.exp(1 / t)
+    found = promises(tau, n, m, t)
+    g = (largest - tau / largest) / (1 - tau)
+    for h in (1 / largest, 1.0, largest):
+        assert math.log1p(n * g / h) - math.log1p(n / largest / h) <= found[0].trivial + 1e-9  # type: ignore[operator]
+        assert math.log1p(n * largest / h) - math.log1p(n / largest / h) <= found[2].trivial + 1e-9  # type: ignore[operator]
 
 
 def test_vacuous_promises_are_called_so() -> None:
-    verdicts = {promise.statement: promise.verdict for promise in promises(0.1, 510, 1, 0.1)}
-    assert verdicts["mean |debiased loss - its limit| (Theorem 3)"] == "vacuous"
-    needed = promises(0.1, 510, 1, 1.0)[-1]
-    n = math.ceil(needed.value)
-    assert finite_sample_bound(0.1, n, 0.1 * n) == pytest.approx(0.1, rel=1e-3)
+    cold, warm = promises(0.1, 510, 1, 0.1), promises(0.1, 510, 1, 1.0)
+    assert cold[0].verdict == "vacuous"
+    assert warm[0].verdict == "says something"
+    assert promises(0.1, 20, 1, 0.5)[2].verdict == "vacuous"
+    needed = needed_unlabeled(0.1, 1.0)
+    assert finite_sample_bound(0.1, needed, 0.1 * needed) == pytest.approx(0.1, rel=1e-3)
+    assert finite_sample_bound(0.1, needed - 5, 0.1 * (needed - 5)) > 0.1
+
+
+def test_theorem_5_says_something_only_for_many_classes() -> None:
+    """With three classes not even anchors without end help; with a hundred they do."""
+    few, many = (promises(1 / k, max(k - 1, 1), 10 * k, 1.0)[-1] for k in (3, 100))
+    assert (few.verdict, many.verdict) == ("vacuous", "says something")
+    total, *parts = promises(0.01, 99, 1000, 1.0, num_anchors=10**6, rademacher=100.0)[-4:]
+    assert total.value == pytest.approx(sum(part.value for part in parts))
 
 
 def test_bad_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="num_unlabeled must be at least 1; got 0"):
+    with pytest.raises(ValueError, match="num_unlabeled must lie between 1 and 1e18; got 0"):
         finite_sample_bound(0.1, 0, 1)
-    with pytest.raises(ValueError, match="temperature must be positive; got 0"):
+    with pytest.raises(ValueError, match="temperature must be finite and at least"):
         finite_sample_bound(0.1, 1, 1, temperature=0)
     with pytest.raises(ValueError, match="which must be one of printed, printed proof, corrected; got 'best'"):
         finite_sample_bound(0.1, 1, 1, which="best")  # type: ignore[arg-type]

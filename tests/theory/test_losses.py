@@ -53,6 +53,8 @@ def test_classifiers_in_worlds_where_they_are_known() -> None:
     assert mean == pytest.approx(math.log(1 + 9 / math.e))
     best, mean = supervised_losses(circle())
     assert best < mean < math.log(3)
+    pairs = supervised_losses(collapsed(6), 2)[1]
+    assert pairs == pytest.approx(math.log(1 + 1 / math.e))
     torch.testing.assert_close(class_means(circle())[0], circle().points[:2].mean(0))
 
 

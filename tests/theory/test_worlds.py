@@ -37,7 +37,7 @@ def test_the_two_point_world_by_its_published_numbers() -> None:
     assert float((delta * weights).sum()) == pytest.approx(-0.040788, abs=1e-6)
     delta, weights = world.differences(128, 32)
     assert float(weights[delta.abs() >= 0.3].sum()) == pytest.approx(0.005754, abs=1e-6)
-    values = [world.many_negatives_loss(n, 8) for n in (1, 8, 64, 512)]
+    values = [world.mean_loss(n, 0.3, 8) for n in (1, 8, 64, 512)]
     assert values == pytest.approx([1.897686, 2.205438, 2.253712, 2.259305], abs=1e-6)
 
 
@@ -88,6 +88,34 @@ def test_bad_worlds_are_refused() -> None:
         DiscreteWorld(points, torch.zeros(6, dtype=torch.int64), uniform)
     with pytest.raises(ValueError, match="q_plus and q_minus"):
         TwoPointWorld(0.1, 1.5, 0.2)
+    with pytest.raises(ValueError, match=r"h_plus must lie in .*; got 1000000000"):
+        TwoPointWorld(0.1, 0.5, 0.2, h_plus=1e9)
+    with pytest.raises(ValueError, match="far must be a cosine below 1; got 1"):
+        TwoPointWorld(0.1, 0.5, 0.2, far=1)
+    with pytest.raises(ValueError, match="means must be unit vectors"):
+        VonMisesFisherWorld(torch.ones(2, 3).double(), 5.0)
+    with pytest.raises(ValueError, match=r"priors must sum to 1; got 1.5"):
+        VonMisesFisherWorld(orthogonal_means(2, 3), 5.0, priors=torch.tensor([0.5, 1.0]).double())
+    with pytest.raises(ValueError, match="take fewer dimensions"):
+        VonMisesFisherWorld(orthogonal_means(2, 1024), 5.0).critic_by_class(orthogonal_means(1, 1024))
+
+
+def test_anchors_that_are_nearer_to_another_class() -> None:
+    world = torn_apart()
+    ratio = world.critic_mean(world.of_positives) / world.critic_mean(world.of_negatives)
+    assert (ratio < 1).tolist() == [True, False, False, True]
+    assert float(world.probabilities @ ratio.log().clamp(max=0)) == pytest.approx(-0.189, abs=1e-3)
+
+
+def test_x_plus_drawn_from_its_class() -> None:
+    world = TwoPointWorld(0.1, 0.9, 0.3, h_plus=None, temperature=0.5, far=0.0)
+    fixed = [TwoPointWorld(0.1, 0.9, 0.3, h_plus=h, temperature=0.5, far=0.0) for h in (1.0, math.exp(2))]
+    for value in (
+        lambda w: w.mean_loss(7, 0.3, 5.0),
+        lambda w: float((w.differences(7, 3)[0] * w.differences(7, 3)[1]).sum()),
+    ):
+        assert value(world) == pytest.approx(0.1 * value(fixed[0]) + 0.9 * value(fixed[1]))
+    assert world.mean(0.3) == pytest.approx(0.7 + 0.3 * math.exp(2))
 
 
 @pytest.mark.parametrize(("t", "value"), [(1.0, 1.968450), (0.5, 4.113830)])

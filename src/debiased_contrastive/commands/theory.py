@@ -9,7 +9,7 @@ from pathlib import Path
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.theory import figures, number, rows
 from debiased_contrastive.terminal import progress, say, table
-from debiased_contrastive.theory.promises import Promise, promises
+from debiased_contrastive.theory.promises import Promise, needed_unlabeled, promises
 from debiased_contrastive.theory.verification import CLAIMS, as_json
 
 RESULTS = "theory.json"
@@ -43,16 +43,30 @@ def verify(out: Path, *, quiet: bool) -> None:
 
 
 def bounds(
-    tau_plus: float, num_unlabeled: int, num_positives: int, temperature: float, delta: float, *, as_json: bool
+    tau_plus: float,
+    num_unlabeled: int,
+    num_positives: int,
+    temperature: float,
+    delta: float,
+    num_anchors: int | None,
+    rademacher: float,
+    *,
+    as_json: bool,
 ) -> None:
     """Show what the theory promises for one setting."""
-    found = promises(tau_plus, num_unlabeled, num_positives, temperature, delta)
+    found = promises(
+        tau_plus, num_unlabeled, num_positives, temperature,
+        delta=delta, num_anchors=num_anchors, rademacher=rademacher,
+    )  # fmt: skip
     if as_json:
         print(json.dumps([promise._asdict() | {"verdict": promise.verdict} for promise in found], indent=1))
         return
-    title = f"tau_plus = {tau_plus}, N = {num_unlabeled}, M = {num_positives}, t = {temperature}, delta = {delta}"
-    header = ["at most", "promise", "printed", "without it", "verdict"]
+    title = f"tau_plus = {tau_plus}, N = {num_unlabeled}, M = {num_positives}, t = {temperature}"
+    header = ["what", "is at most", "printed", "without theory", "verdict"]
     table(title, header, [_line(promise) for promise in found])
+    needed = needed_unlabeled(tau_plus, temperature)
+    positives = max(1, round(tau_plus * needed))
+    print(f"For a mean distance of 0.1 Theorem 3 asks for N = {needed:,} and M = {positives:,}.")
 
 
 def _line(promise: Promise) -> list[str]:

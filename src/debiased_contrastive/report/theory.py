@@ -10,7 +10,7 @@ from debiased_contrastive.report.palette import DASHES, DEBIASED, OTHER, UNBIASE
 
 HEADER = ["claim", "printed", "measured", "corrected", "verdict", "where", "cases"]
 _COLOURS = {"printed": (OTHER,), "corrected": (UNBIASED,), "measured": DEBIASED}
-_SIGNS = {"at most": "≤ ", "at least": "≥ ", "equal": ""}
+_SIGNS = {"at most": "≤ ", "at least": "≥ ", "above": "> ", "equal": ""}
 
 
 def rows(record: Mapping[str, Any]) -> list[list[str]]:
@@ -21,7 +21,7 @@ def rows(record: Mapping[str, Any]) -> list[list[str]]:
         printed = "-" if case["printed"] is None else sign + number(case["printed"])
         measured, corrected = number(case["measured"]), sign + number(case["corrected"])
         numbers = [printed, measured, corrected]
-        lines.append([claim["name"], *numbers, claim["verdict"], case["where"], str(claim["number_of_cases"])])
+        lines.append([claim["name"], *numbers, claim["verdict"], case["where"], str(len(claim["cases"]))])
     return lines
 
 
@@ -54,7 +54,7 @@ def _drawn(plot: Mapping[str, Any]) -> str:
             kind = line["kind"]
             count = seen[kind] = seen.get(kind, -1) + 1
             _draw(ax, line, _COLOURS[kind][count % len(_COLOURS[kind])], kind)
-        ax.set(xscale="log", yscale="log", xlabel=plot["x_label"], ylabel=plot["y_label"])
+        ax.set(xscale=plot["x_scale"], yscale="log", xlabel=plot["x_label"], ylabel=plot["y_label"])
         _plain_ticks(ax, plot["lines"])
         ax.set_title(plot["title"], fontsize=10, loc="left")
         ax.legend(frameon=False, fontsize=8.5)

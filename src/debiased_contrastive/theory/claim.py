@@ -1,12 +1,20 @@
 """A statement of the paper beside numbers: what it promises, what was measured, what holds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-Relation: TypeAlias = Literal["at most", "at least", "equal"]
+Relation: TypeAlias = Literal["at most", "at least", "above", "equal"]
+Subject: TypeAlias = Literal["statement", "proof", "assumption", "order"]
 ROUNDING = 1e-9
+
+_IN_PRINT = {
+    "statement": "printed fails, corrected holds",
+    "proof": "the printed derivation fails",
+    "assumption": "fails without its assumption",
+    "order": "printed up to a factor; with factor 1 it fails",
+}
 
 
 @dataclass(frozen=True)
@@ -21,18 +29,17 @@ class Case:
     printed: float | None = None
     """The one in the paper; None where it has none."""
     error: float = 0.0
-    """Four standard errors of what was simulated, or a width that is accepted."""
+    """Four standard errors, of what was simulated."""
+    tolerance: float = 0.0
+    """A width that is accepted, of what is only nearly so."""
 
     def agrees(self, value: float, relation: Relation) -> bool:
         """Whether the measured number stands to that value as it should."""
-        room = self.error + ROUNDING * max(1.0, abs(value))
-        above, below = self.measured <= value + room, self.measured >= value - room
-        return {"at most": above, "at least": below, "equal": above and below}[relation]
-
-    def sharper(self, relation: Relation) -> bool:
-        """Whether the correction says more than the print."""
-        assert self.printed is not None
-        return self.corrected < self.printed if relation == "at most" else self.corrected > self.printed
+        if relation == "above":
+            return self.measured - self.error > value + ROUNDING * max(1.0, abs(value))
+        room = self.error + self.tolerance + ROUNDING * max(1.0, abs(value))
+        low, high = self.measured <= value + room, self.measured >= value - room
+        return {"at most": low, "at least": high, "equal": low and high}[relation]
 
     def room(self, relation: Relation) -> float:
         """How far the correction could still be sharpened here; for ordering cases."""
@@ -62,6 +69,7 @@ class Plot:
     x_label: str
     y_label: str
     lines: Sequence[Line]
+    x_scale: Literal["log", "linear"] = "log"
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,8 @@ class Claim:
     relation: Relation
     cases: Sequence[Case]
     plots: Sequence[Plot] = ()
+    subject: Subject = "statement"
+    """What a failure in print is a failure of; order: only the order of magnitude is printed."""
 
     @property
     def holds(self) -> bool:
@@ -93,15 +103,32 @@ class Claim:
         if self.printed_holds is None:
             return "holds; not in print"
         if not self.printed_holds:
-            return "printed fails, corrected holds"
-        sharper = [case for case in self.cases if case.printed is not None and case.sharper(self.relation)]
-        return "holds as printed, corrected is sharper" if sharper else "holds as printed"
+            return _IN_PRINT[self.subject]
+        if self.subject == "order" or self.relation == "equal":
+            return "holds as printed"
+        sign = 1 if self.relation == "at most" else -1
+        differences = [sign * (case.printed - case.corrected) for case in self.cases if case.printed is not None]
+        if not any(differences):
+            return "holds as printed"
+        sharper = sum(difference > 0 for difference in differences)
+        return f"holds as printed; corrected is sharper in {sharper} of {len(differences)}"
 
     @property
     def tightest(self) -> Case:
-        """The case to show: where print fails, if it does somewhere; else where there is least room."""
-        failing = [
-            case for case in self.cases if case.printed is not None and not case.agrees(case.printed, self.relation)
-        ]
-        wrong = [case for case in self.cases if not case.agrees(case.corrected, self.relation)]
-        return (wrong or failing or sorted(self.cases, key=lambda case: case.room(self.relation)))[0]
+        """The case to show: where something fails, if it does somewhere; else where there is least room."""
+        for wrong in (
+            [case for case in self.cases if not case.agrees(case.corrected, self.relation)],
+            [
+                case
+                for case in self.cases
+                if case.printed is not None and not case.agrees(case.printed, self.relation)
+            ],
+        ):
+            if wrong:
+                return wrong[0]
+        return min(self.cases, key=lambda case: case.room(self.relation))
+
+
+def forms(bound: Callable[..., float], *sizes: float, **rest: Any) -> dict[str, float]:
+    """A bound in both forms, as the fields of a case."""
+    return {which: bound(*sizes, which=which, **rest) for which in ("corrected", "printed")}

@@ -1,6 +1,7 @@
 """The paper's losses as expectations, exact in a discrete world."""
 
 import math
+from itertools import combinations
 
 import torch
 import torch.nn.functional as F
@@ -59,7 +60,7 @@ def mean_classifier_loss(features: Tensor, labels: Tensor, weights: Tensor, clas
 def supervised_loss(features: Tensor, labels: Tensor, weights: Tensor, class_means: Tensor, t: float) -> float:
     """L_Sup: the smallest cross-entropy of a linear classifier, over weighted features (n, d).
 
-    A convex problem; the search starts at the class means, so it never ends above their loss.
+    A convex problem, searched from the class means on.
     """
     classifier = (class_means / t).clone().requires_grad_()
     search = torch.optim.LBFGS([classifier], max_iter=200, line_search_fn="strong_wolfe", tolerance_change=1e-12)
@@ -72,8 +73,7 @@ def supervised_loss(features: Tensor, labels: Tensor, weights: Tensor, class_mea
 
     search.step(closure)
     with torch.no_grad():
-        found = float(weights @ F.cross_entropy(features @ classifier.T, labels, reduction="none"))
-    return min(found, mean_classifier_loss(features, labels, weights, class_means, t))
+        return float(weights @ F.cross_entropy(features @ classifier.T, labels, reduction="none"))
 
 
 def class_means(world: DiscreteWorld) -> Tensor:
@@ -82,9 +82,20 @@ def class_means(world: DiscreteWorld) -> Tensor:
     return members.T @ world.points / members.sum(0).unsqueeze(1)
 
 
-def supervised_losses(world: DiscreteWorld) -> tuple[float, float]:
-    """L_Sup and L_Sup^mu of a discrete world."""
-    given = (world.points, world.labels, world.probabilities, class_means(world), world.temperature)
+def supervised_losses(world: DiscreteWorld, classes: int | None = None) -> tuple[float, float]:
+    """L_Sup and L_Sup^mu of a discrete world, the mean over all tasks with so many of its classes; all if None."""
+    total = int(world.labels.max()) + 1
+    tasks = list(combinations(range(total), classes or total))
+    found = [_of_task(world, torch.tensor(task)) for task in tasks]
+    best, mean = (sum(losses) / len(tasks) for losses in zip(*found, strict=True))
+    return best, mean
+
+
+def _of_task(world: DiscreteWorld, task: Tensor) -> tuple[float, float]:
+    chosen = torch.isin(world.labels, task)
+    weights = world.probabilities[chosen] / world.probabilities[chosen].sum()
+    labels = torch.searchsorted(task, world.labels[chosen])
+    given = (world.points[chosen], labels, weights, class_means(world)[task], world.temperature)
     return supervised_loss(*given), mean_classifier_loss(*given)
 
 

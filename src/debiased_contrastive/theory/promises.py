@@ -4,9 +4,11 @@ import math
 from typing import NamedTuple
 
 from debiased_contrastive.theory.bias import bias_gap_bound
+from debiased_contrastive.theory.claim import forms
 from debiased_contrastive.theory.finite_sample import finite_sample_bound
 from debiased_contrastive.theory.generalization import (
     absolute_lipschitz_constant,
+    generalization_bound,
     lipschitz_constant,
     loss_bound,
 )
@@ -14,7 +16,7 @@ from debiased_contrastive.theory.setting import check_setting, largest_critic
 
 
 class Promise(NamedTuple):
-    """One guarantee."""
+    """One number that something is not above."""
 
     statement: str
     value: float
@@ -32,63 +34,85 @@ class Promise(NamedTuple):
 
 
 def promises(
-    tau_plus: float, num_unlabeled: int, num_positives: int, temperature: float, delta: float = 0.05
+    tau_plus: float,
+    num_unlabeled: int,
+    num_positives: int,
+    temperature: float,
+    *,
+    delta: float = 0.05,
+    num_anchors: int | None = None,
+    rademacher: float = 0.0,
 ) -> list[Promise]:
-    """The guarantees, each a number that something is not above.
+    """The guarantees; those of Theorem 5 for that many anchors, without end if None.
 
     >>> for promise in promises(0.1, 510, 1, 1.0)[:2]:
     ...     print(promise.statement, round(promise.value, 3), promise.verdict)
     mean |debiased loss - its limit| (Theorem 3) 0.388 says something
-    the same with probability 0.95 (Lemma A.2) 1.054 says something
+    |debiased loss - its limit| of one anchor, but for a chance of 0.05 (Lemma A.2) 1.054 says something
     """
     check_setting(tau_plus, num_unlabeled, num_positives)
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie in (0, 1); got {delta}: it is the chance that a promise fails")
-    sizes = (tau_plus, num_unlabeled, num_positives)
-    square, tau_minus = largest_critic(temperature) ** 2, 1 - tau_plus
-    # Both the estimate and its limit lie between the floor and ((E - tau / E) / tau_minus).
-    widest = math.log((square - tau_plus) / tau_minus)
-    finite, printed = (
-        finite_sample_bound(*sizes, temperature=temperature, which=which) for which in ("corrected", "printed")
-    )
+    square, n, t = largest_critic(temperature) ** 2, num_unlabeled, temperature
+    finite = forms(finite_sample_bound, tau_plus, n, num_positives, temperature=t)
     # The tail bound equals delta at this difference.
-    likely = 2 * finite * math.sqrt(math.log(2 / delta) / 2)
-    slack, printed_slack = (
-        -bias_gap_bound(0.0, tau_plus, num_unlabeled, temperature=temperature, which=which)
-        for which in ("corrected", "printed")
-    )
-    absolute = absolute_lipschitz_constant(tau_plus, temperature=temperature)
-    classes = num_unlabeled + 1
+    likely = 2 * finite["corrected"] * math.sqrt(math.log(2 / delta) / 2)
+    # Both the estimate and its limit lie between 1 / E and (E - tau / E) / tau_minus, and x+ is at least as near.
+    widest = math.log1p(n * (square - tau_plus) / (1 - tau_plus)) - math.log1p(n)
+    slack = forms(bias_gap_bound, 0.0, tau_plus, n, temperature=t)
+    one_anchor = f"|debiased loss - its limit| of one anchor, but for a chance of {delta:g} (Lemma A.2)"
     return [
-        Promise("mean |debiased loss - its limit| (Theorem 3)", finite, printed, widest),
-        Promise(f"the same with probability {1 - delta:g} (Lemma A.2)", likely, None, widest),
-        Promise("unbiased loss - biased loss, near classes (Lemma 1)", slack, printed_slack, 2 * math.log(square)),
-        Promise("the loss itself (Lemma A.4)", *_of_size(tau_plus, num_unlabeled, temperature), None),
-        Promise("norm of its gradient in (u, v) (Lemma A.4)", *_of_slope(*sizes, temperature), None),
-        Promise("sum of its absolute derivatives", absolute, None, None),
-        Promise("classes whose classifier the loss bounds (Lemma 4)", classes, classes, None),
-        Promise("N that Theorem 3 needs for 0.1, with M = tau_plus N", *_needed(tau_plus, temperature), None),
+        _promise("mean |debiased loss - its limit| (Theorem 3)", finite, widest),
+        Promise(one_anchor, likely, None, widest),
+        _promise(
+            "unbiased loss - biased loss, where classes are near (Lemma 1)",
+            {which: -value for which, value in slack.items()},
+            math.log1p(n * square) - math.log1p(n),
+        ),
+        _promise("the loss itself (Lemma A.4)", forms(loss_bound, tau_plus, n, temperature=t)),
+        _promise(
+            "norm of its gradient in (u, v) (Lemma A.4)",
+            forms(lipschitz_constant, tau_plus, n, num_positives, temperature=t),
+        ),
+        Promise(
+            "sum of its absolute derivatives", absolute_lipschitz_constant(tau_plus, temperature=t), None, None
+        ),
+        *_of_classifier(tau_plus, n, num_positives, t, delta, num_anchors, rademacher),
     ]
 
 
-def _of_size(tau_plus: float, num_unlabeled: int, temperature: float) -> tuple[float, float]:
-    corrected = loss_bound(tau_plus, num_unlabeled, temperature=temperature)
-    return corrected, loss_bound(tau_plus, num_unlabeled, temperature=temperature, which="printed")
-
-
-def _of_slope(tau_plus: float, num_unlabeled: int, num_positives: int, temperature: float) -> tuple[float, float]:
-    sizes = (tau_plus, num_unlabeled, num_positives)
-    corrected = lipschitz_constant(*sizes, temperature=temperature)
-    return corrected, lipschitz_constant(*sizes, temperature=temperature, which="printed")
-
-
-def _needed(tau_plus: float, temperature: float) -> tuple[float, float]:
-    """N with M in proportion to it, by both forms of the bound."""
-    # If M grows with N, both forms fall like 1 / sqrt(N): one N, large enough for M >= 1, tells all others.
+def needed_unlabeled(tau_plus: float, temperature: float, distance: float = 0.1) -> int:
+    """The N, with M = tau_plus N and at least 1, from which Theorem 3's bound is below a distance."""
+    # With M in proportion, the bound falls like 1 / sqrt(N): one N, large enough for M >= 1, tells all others.
     n = max(1e6, 1 / tau_plus) if tau_plus else 1e6
-    corrected, printed = (
-        n
-        * (finite_sample_bound(tau_plus, n, max(1, tau_plus * n), temperature=temperature, which=which) / 0.1) ** 2
-        for which in ("corrected", "printed")
-    )
-    return corrected, printed
+    bound = finite_sample_bound(tau_plus, n, max(1, tau_plus * n), temperature=temperature)
+    return math.ceil(n * (bound / distance) ** 2)
+
+
+def _promise(statement: str, bounds: dict[str, float], trivial: float | None = None) -> Promise:
+    return Promise(statement, bounds["corrected"], bounds["printed"], trivial)
+
+
+def _of_classifier(
+    tau_plus: float, n: int, m: int, t: float, delta: float, num_anchors: int | None, rademacher: float
+) -> list[Promise]:
+    """Theorem 5: what is added to the debiased loss, and what must not be reached to say something."""
+    classes = math.floor(min(n + 1, 1 / max(tau_plus, 1e-18) + 1e-9))
+    # No embedding has a smaller debiased loss, and log K is reached without any.
+    trivial = math.log(classes) - math.log1p(n / largest_critic(t) ** 2)
+    found = generalization_bound(
+        tau_plus, n, m,
+        rademacher=rademacher, num_anchors=num_anchors or 1, delta=delta, temperature=t, which="explicit",
+    )  # fmt: skip
+    total = found.finite_sample if num_anchors is None else found.total
+    anchors = "anchors without end" if num_anchors is None else f"{num_anchors} anchors"
+    what = f"loss of a classifier of {classes} classes - debiased loss, {anchors} (Theorem 5)"
+    rows = [Promise(what, total, None, trivial)]
+    if num_anchors is not None:
+        parts = {
+            "N and M": found.finite_sample,
+            "the choice among embeddings": found.complexity,
+            "chance": found.confidence,
+        }
+        rows += [Promise(f"  of it for {name}", value, None, None) for name, value in parts.items()]
+    return rows

@@ -4,24 +4,30 @@ import math
 
 from debiased_contrastive.objectives.settings import check_tau_plus
 
+LOWEST_TEMPERATURE = 1 / 170
+"""Below it, the fourth power of e^{1/t} is no number any more."""
+
 
 def largest_critic(temperature: float) -> float:
-    """e^{1/t}, the largest value of the critic h = e^{cos / t}; 1 over it is the smallest, the estimator's floor.
+    """E = e^{1/t}, the largest value of the critic h = e^{cos / t}; 1 / E is the smallest, the estimator's floor.
 
-    The paper proves everything at t = 1 and calls that no loss of generality. It is one: where it prints e, this
-    is meant, so constants grow like e^{2/t}.
+    The paper proves everything at t = 1 and calls that no loss of generality. It is one: where it prints e, E is
+    meant, and constants grow like E^2.
     """
-    if not temperature > 0:
-        raise ValueError(f"temperature must be positive; got {temperature}: the proofs have 1, training about 0.5")
-    return math.exp(1 / temperature) if 1 / temperature < 350 else math.inf
+    if not LOWEST_TEMPERATURE <= temperature < math.inf:
+        raise ValueError(
+            f"temperature must be finite and at least {LOWEST_TEMPERATURE:.4f}, below which every bound is "
+            f"astronomical; got {temperature}"
+        )
+    return math.exp(1 / temperature)
 
 
 def check_setting(tau_plus: float, num_unlabeled: float, num_positives: float) -> None:
     """Raise unless a prior and two numbers of samples."""
     check_tau_plus(tau_plus)
     for name, count in (("num_unlabeled", num_unlabeled), ("num_positives", num_positives)):
-        if not count >= 1:
-            raise ValueError(f"{name} must be at least 1; got {count}")
+        if not 1 <= count <= 1e18:
+            raise ValueError(f"{name} must lie between 1 and 1e18; got {count}")
 
 
 def check_which(which: str, *known: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from debiased_contrastive.theory.claim import Claim
 from debiased_contrastive.theory.claims.equation_4 import equation_4, equation_4_spread
 from debiased_contrastive.theory.claims.lemma_1 import lemma_1, lemma_1_limit
-from debiased_contrastive.theory.claims.lemma_2 import lemma_2, lemma_2_limit
+from debiased_contrastive.theory.claims.lemma_2 import lemma_2, lemma_2_rate
 from debiased_contrastive.theory.claims.lemma_4 import lemma_4, lemma_4_needs_its_condition
 from debiased_contrastive.theory.claims.lemma_a4 import (
     lemma_a4_absolute,
@@ -24,7 +24,7 @@ from debiased_contrastive.theory.claims.theorem_3 import (
     theorem_3_rate,
     theorem_3_temperature,
 )
-from debiased_contrastive.theory.claims.theorem_5 import theorem_5, theorem_5_lambda
+from debiased_contrastive.theory.claims.theorem_5 import theorem_5, theorem_5_deviation, theorem_5_lambda
 
 CLAIMS: tuple[Callable[[], Claim], ...] = (
     one_prior,
@@ -33,12 +33,12 @@ CLAIMS: tuple[Callable[[], Claim], ...] = (
     equation_4,
     equation_4_spread,
     lemma_2,
-    lemma_2_limit,
+    lemma_2_rate,
     theorem_3,
+    theorem_3_rate,
     theorem_3_temperature,
     theorem_3_proof,
     theorem_3_bias,
-    theorem_3_rate,
     lemma_a2,
     lemma_4,
     lemma_4_needs_its_condition,
@@ -46,26 +46,23 @@ CLAIMS: tuple[Callable[[], Claim], ...] = (
     lemma_a4_absolute,
     lemma_a4_size,
     theorem_5,
+    theorem_5_deviation,
     theorem_5_lambda,
     single_positive,
 )
 
-KEPT = 12
-"""Cases of a claim that are written down: those with least room."""
-
 
 def as_json(claim: Claim) -> dict[str, Any]:
-    """The claim with its verdict, as plain data."""
-    nearest = sorted(claim.cases, key=lambda case: case.room(claim.relation))
-    shown = [claim.tightest, *(case for case in nearest if case != claim.tightest)][:KEPT]
+    """The claim with its verdict, as plain data; the case to show comes first."""
+    others = [case for case in claim.cases if case is not claim.tightest]
     return {
         "name": claim.name,
         "statement": claim.statement,
         "relation": claim.relation,
+        "subject": claim.subject,
         "holds": claim.holds,
         "printed_holds": claim.printed_holds,
         "verdict": claim.verdict,
-        "number_of_cases": len(claim.cases),
-        "cases": [asdict(case) for case in shown],
+        "cases": [asdict(case) for case in (claim.tightest, *others)],
         "plots": [asdict(plot) for plot in claim.plots],
     }

@@ -5,12 +5,14 @@ import torch
 from debiased_contrastive.theory.claim import Case, Claim
 from debiased_contrastive.theory.worlds.discrete import circle
 
+SIZES = torch.tensor([0.3, 0.2, 0.15, 0.15, 0.12, 0.08], dtype=torch.float64)
+"""Probabilities of six points in three classes of 50, 30 and 20 %."""
+
 
 def one_prior() -> Claim:
     """One tau for all anchors is right only if all classes have one size; each anchor's own always is."""
-    sizes = torch.tensor([0.3, 0.2, 0.15, 0.15, 0.12, 0.08], dtype=torch.float64)
     cases = []
-    for name, world in (("equal classes", circle()), ("classes of 50, 30 and 20 %", circle(probabilities=sizes))):
+    for name, world in (("equal classes", circle()), ("classes of 50, 30 and 20 %", circle(probabilities=SIZES))):
         m, m_plus, m_minus = (
             world.critic_mean(rows) for rows in (world.of_p, world.of_positives, world.of_negatives)
         )
@@ -20,6 +22,5 @@ def one_prior() -> Claim:
             own = float(world.tau_plus[x])
             corrected, printed = (float((m[x] - tau * m_plus[x]) / (1 - tau)) for tau in (own, constant))
             cases.append(Case(f"{name}, anchor of a class of {own:.0%}", float(m_minus[x]), corrected, printed))
-    return Claim(
-        "One prior", "(m - tau m_plus) / (1 - tau) is m_minus, with one tau for all anchors", "equal", cases
-    )
+    statement = "(m - tau m_plus) / (1 - tau) is m_minus; in print with one tau, for classes of one size"
+    return Claim("Uniform classes", statement, "equal", cases, subject="assumption")

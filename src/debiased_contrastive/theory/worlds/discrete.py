@@ -113,6 +113,10 @@ def constant(classes: int) -> DiscreteWorld:
 
 
 def torn_apart() -> DiscreteWorld:
-    """The circle with classes of distant points: anchors are nearer to others than to their own class."""
-    world = circle()
-    return DiscreteWorld(world.points, torch.tensor([0, 1, 2, 0, 1, 2]), world.probabilities)
+    """Two classes at two poles, each with some of its points at the pole of the other.
+
+    An anchor at the pole where its class is rare is nearer to the other class: m_plus < m_minus.
+    """
+    points = torch.tensor([[1, 0], [-1, 0], [1, 0], [-1, 0]], dtype=torch.float64)
+    probabilities = torch.tensor([0.15, 0.35, 0.35, 0.15], dtype=torch.float64)
+    return DiscreteWorld(points, torch.tensor([0, 0, 1, 1]), probabilities)

@@ -23,6 +23,15 @@ class VonMisesFisherWorld:
     priors: Tensor | None = None
     """(K,) probabilities of the classes; uniform if None."""
 
+    def __post_init__(self) -> None:
+        norms = self.means.norm(dim=1)
+        if not torch.allclose(norms, torch.ones_like(norms), atol=1e-6):
+            raise ValueError(f"means must be unit vectors; got norms from {norms.min()} to {norms.max()}")
+        if self.priors is not None and abs(float(self.priors.sum()) - 1) > 1e-6:
+            raise ValueError(f"priors must sum to 1; got {float(self.priors.sum())}")
+        if not self.kappa > 0 or not self.temperature > 0:
+            raise ValueError(f"kappa and temperature must be positive; got {self.kappa} and {self.temperature}")
+
     @cached_property
     def prior(self) -> Tensor:
         """(K,) probabilities of the classes."""
@@ -123,4 +132,6 @@ def _log_constant(dimension: int, kappa: Tensor) -> Tensor:
     """log of the density's constant, up to a term that depends on the dimension alone."""
     order = dimension / 2 - 1
     bessel = torch.as_tensor(ive(order, kappa.numpy(force=True)), dtype=torch.float64)
+    if bool((bessel <= 0).any()):
+        raise ValueError(f"the Bessel function of order {order} is 0 in double precision: take fewer dimensions")
     return order * kappa.log() - bessel.log() - kappa
