@@ -1,0 +1,59 @@
+"""The collision prior: unbiased, with the variance and the coverage that it says."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from debiased_contrastive.prior.labels import NORMAL, collision_prior, frequency_prior, pair_prior
+
+UNEVEN = np.array([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01])
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=30))
+def test_it_is_the_share_of_equal_pairs(labels: list[int]) -> None:
+    pairs = list(itertools.combinations(labels, 2))
+    found = collision_prior(labels)
+    assert found.value == pytest.approx(sum(a == b for a, b in pairs) / len(pairs))
+    assert 0 <= found.low <= found.value <= found.high <= 1
+
+
+@pytest.mark.parametrize(("rho", "n"), [(np.full(10, 0.1), 500), (np.full(100, 0.01), 100), (UNEVEN, 300)])
+def test_mean_spread_and_coverage_over_two_thousand_draws(rho: np.ndarray, n: int) -> None:
+    generator = np.random.default_rng(0)
+    truth = frequency_prior(rho)
+    found = [collision_prior(generator.choice(len(rho), n, p=rho)) for _ in range(2000)]
+    values = np.array([estimate.value for estimate in found])
+    z1, z2 = (rho**3).sum() - truth**2, truth - truth**2
+    error = math.sqrt((4 * (n - 2) * z1 + 2 * z2) / (n * (n - 1)))
+    assert abs(values.mean() - truth) < 3 * error / math.sqrt(2000)
+    assert values.std() == pytest.approx(error, rel=0.1)
+    covered = np.mean([estimate.low <= truth <= estimate.high for estimate in found])
+    assert covered > 0.9
+
+
+def test_a_balanced_sample_is_doubted() -> None:
+    assert "balanced" in collision_prior([0, 1, 2] * 20).warnings[0]
+    assert not collision_prior([0, 0, 1, 2] * 20).warnings
+
+
+@given(st.integers(0, 40), st.integers(1, 40))
+def test_wilson_is_the_interval_of_the_score_test(yes: int, no: int) -> None:
+    m, share = yes + no, yes / (yes + no)
+    found = pair_prior([True] * yes + [False] * no)
+    assert found.value == pytest.approx(share)
+    for end in (found.low, found.high):
+        if 0 < end < 1:
+            assert abs(share - end) == pytest.approx(NORMAL * math.sqrt(end * (1 - end) / m), rel=1e-6, abs=1e-9)
+
+
+def test_bad_labels_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"at least two; got shape \(1,\)"):
+        collision_prior([1])
+    with pytest.raises(ValueError, match="one row of booleans"):
+        pair_prior([0.5, 1.0])
+    with pytest.raises(ValueError, match=r"sum to 1; got a sum of 1.5"):
+        frequency_prior([1.0, 0.5])

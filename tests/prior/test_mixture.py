@@ -1,0 +1,132 @@
+"""Estimators from similarities, on worlds whose prior is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from debiased_contrastive.prior.alpha_max import alpha_max, alpha_max_noisy
+from debiased_contrastive.prior.best_bin import best_bin, negated, separability, tail
+from debiased_contrastive.prior.clusters import cluster_prior
+from debiased_contrastive.prior.density_ratio import density_ratio, ratio_mean
+from debiased_contrastive.prior.estimate import Scores
+from debiased_contrastive.prior.mixture import doubts, mixture_prior
+from debiased_contrastive.prior.pen_l1 import PRIORS, pen_l1
+from tests.prior.worlds import scores_of, world_of
+
+UNEVEN = torch.tensor([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01]).double()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("classes", [2, 5, 10, 20, 50])
+def test_true_positives_on_separate_classes(classes: int, seed: int) -> None:
+    scores, tau = scores_of(world_of(classes), seed), 1 / classes
+    assert best_bin(scores) == pytest.approx(tau, abs=0.005 + 0.03 * tau)
+    assert density_ratio(scores) == pytest.approx(tau, abs=0.01 + 0.05 * tau)
+    assert pen_l1(scores) == pytest.approx(tau, abs=0.01 + 0.15 * tau)
+    assert alpha_max(scores) == pytest.approx(tau, abs=0.005 + 0.05 * tau)
+    assert not doubts(scores, best_bin(scores))
+
+
+def test_estimates_are_ordered_as_the_priors_are() -> None:
+    found = [[method(scores_of(world_of(k), 3)) for k in (2, 5, 10, 20, 50)]
+             for method in (best_bin, density_ratio, pen_l1, alpha_max)]  # fmt: skip
+    for row in found:
+        assert row == sorted(row, reverse=True)
+        assert len(set(row)) == len(row)
+
+
+@pytest.mark.parametrize("surrogate", [1.5, 4.0])
+def test_stand_ins_make_estimators_collapse_and_are_named(surrogate: float) -> None:
+    scores = scores_of(world_of(10, means="random"), 0, surrogate=60 * surrogate)
+    for method in (best_bin, density_ratio, alpha_max):
+        assert method(scores) < 0.02
+    found = mixture_prior(scores)
+    assert any("stand-ins" in warning for warning in found.warnings)
+    assert pen_l1(scores) == PRIORS[0] or pen_l1(scores) < 0.15
+
+
+@pytest.mark.parametrize(("classes", "tau"), [(5, 0.2), (10, 0.1)])
+def test_wrong_positives_are_corrected_from_both_sides(classes: int, tau: float) -> None:
+    scores = scores_of(world_of(classes, means="random"), 0, wrong=0.2)
+    plain, (noisy, purity) = best_bin(scores), alpha_max_noisy(scores)
+    assert abs(noisy - tau) < abs(plain - tau) / 2
+    assert purity == pytest.approx(0.8, abs=0.05)
+
+
+def test_the_formula_of_the_noisy_version() -> None:
+    """alpha_plus = alpha / beta and beta_plus = (beta - alpha) / (1 - alpha) must give alpha and beta back."""
+    alpha, beta = 0.1, 0.8
+    alpha_plus, beta_plus = alpha / beta, (beta - alpha) / (1 - alpha)
+    rest = 1 - alpha_plus * (1 - beta_plus)
+    assert alpha_plus * beta_plus / rest == pytest.approx(alpha)
+    assert beta_plus / rest == pytest.approx(beta)
+
+
+def test_classes_that_overlap_are_over_estimated_and_named() -> None:
+    scores = scores_of(world_of(10, kappa=15.0, means="random"), 0)
+    found = mixture_prior(scores)
+    assert found.value > 0.15
+    assert any("told apart" in warning or "overlap" in warning for warning in found.warnings)
+
+
+def test_classes_of_different_sizes_have_the_collision_probability() -> None:
+    scores = scores_of(world_of(10, priors=UNEVEN), 0)
+    truth = float((UNEVEN**2).sum())
+    assert best_bin(scores) == pytest.approx(truth, abs=0.01)
+    assert density_ratio(scores) == pytest.approx(truth, abs=0.02)
+
+
+def test_the_interval_of_the_best_bin_covers_the_truth() -> None:
+    world = world_of(10)
+    found = [mixture_prior(scores_of(world, seed, pairs=(500, 5000))) for seed in range(20)]
+    assert sum(estimate.low <= 0.1 <= estimate.high for estimate in found) >= 16
+    assert all(estimate.low <= estimate.value <= estimate.high for estimate in found)
+    scores = scores_of(world, 0, pairs=(500, 5000))
+    shared = mixture_prior(Scores(scores.positive, scores.random, items=100))
+    assert shared.high - shared.low > 2 * (found[0].high - found[0].low)
+
+
+def test_the_best_bin_by_a_loop() -> None:
+    generator = np.random.default_rng(0)
+    p, u = generator.normal(1, 1, 60).round(1), generator.normal(0, 1, 200).round(1)
+    spread = np.sqrt(np.log(40) / 400) + np.sqrt(np.log(40) / 120)
+    best = (np.inf, 0.0, 0)
+    for c in np.unique(p):
+        q_p, q_u = np.mean(p >= c), np.mean(u >= c)
+        if round(q_p * 60) >= 2:
+            best = min(best, (q_u / q_p + 1.01 / q_p * spread, q_u / q_p, int((u >= c).sum())))
+    scores = Scores(p, u)
+    assert tail(scores) == pytest.approx((min(1, best[1]), best[2]))
+    assert separability(scores) == pytest.approx(np.mean((p[:, None] > u) + 0.5 * (p[:, None] == u)))
+    assert negated(scores).positive.max() == -u.min()
+
+
+def test_the_density_ratio_has_mean_one_where_it_should() -> None:
+    assert ratio_mean(scores_of(world_of(10), 0)) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize("priors", [None, UNEVEN])
+def test_clusters(priors: torch.Tensor | None) -> None:
+    world = world_of(10, priors=priors)
+    x, _ = world.sample(3000, torch.Generator().manual_seed(0))
+    found = cluster_prior(x.numpy(), grid=(5, 7, 10, 14))
+    truth = 0.1 if priors is None else float((UNEVEN**2).sum())
+    assert found.value == pytest.approx(truth, rel=0.2)
+    noise = np.random.default_rng(0).normal(size=(500, 16))
+    assert any("weak" in warning for warning in cluster_prior(noise, grid=(2, 5)).warnings)
+
+
+def test_bad_input_is_refused() -> None:
+    good = np.linspace(0, 1, 30)
+    with pytest.raises(ValueError, match="random must hold at least 20"):
+        Scores(good, good[:5])
+    with pytest.raises(ValueError, match="positive must be finite; got 1"):
+        Scores(np.append(good, np.nan), good)
+    with pytest.raises(ValueError, match="method must be one of best-bin"):
+        mixture_prior(Scores(good, good), "median")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="must not all be equal"):
+        density_ratio(Scores(good, np.ones(30)))
+    with pytest.raises(ValueError, match="n at least 50"):
+        cluster_prior(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="no direction"):
+        cluster_prior(np.zeros((60, 2)))
