@@ -17,6 +17,7 @@ RESULTS = "theory.json"
 
 def verify(out: Path, *, quiet: bool) -> None:
     """Check every claim, write numbers and plots, and end with exit code 1 if one fails."""
+    out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     claims = []
     with progress("verify", quiet=quiet) as bar:
@@ -29,7 +30,6 @@ def verify(out: Path, *, quiet: bool) -> None:
         "versions": {name: version(name) for name in ("torch", "scipy")},
         "seconds": round(time.perf_counter() - start, 1),
     }
-    out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / RESULTS, json.dumps(record, indent=1) + "\n")
     for name, drawing in figures(record).items():
         write_atomically(out / f"{name}.svg", drawing)

@@ -100,10 +100,9 @@ def _of_classifier(
     classes = math.floor(min(n + 1, 1 / max(tau_plus, 1e-18) + 1e-9))
     # No embedding has a smaller debiased loss, and log K is reached without any.
     trivial = math.log(classes) - math.log1p(n / largest_critic(t) ** 2)
-    found = generalization_bound(
-        tau_plus, n, m,
-        rademacher=rademacher, num_anchors=num_anchors or 1, delta=delta, temperature=t, which="explicit",
-    )  # fmt: skip
+    anchors_or_one = 1 if num_anchors is None else num_anchors
+    given = {"rademacher": rademacher, "num_anchors": anchors_or_one, "delta": delta, "temperature": t}
+    found = generalization_bound(tau_plus, n, m, **given, which="explicit")
     total = found.finite_sample if num_anchors is None else found.total
     anchors = "anchors without end" if num_anchors is None else f"{num_anchors} anchors"
     what = f"loss of a classifier of {classes} classes - debiased loss, {anchors} (Theorem 5)"
