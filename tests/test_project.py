@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.table import markdown
+from debiased_contrastive.experiments.gap_table import markdown as gap_table
 from debiased_contrastive.report.theory import markdown as theory_table
 from tests.mutants import MUTANTS, PACKAGE
 
@@ -121,6 +122,26 @@ def test_the_table_of_the_theory_is_that_of_its_results() -> None:
     wrong = [claim["name"] for claim in record["claims"] if claim["verdict"] == "printed fails, corrected holds"]
     assert wrong == ["Theorem 3, temperature", "Lemma A.4, slope"]
     assert "Two printed statements fail" in (ROOT / "README.md").read_text()
+
+
+def test_the_table_of_cifar10_is_that_of_its_results() -> None:
+    folder = ROOT / "results/cifar10_small"
+    assert gap_table(folder) in (ROOT / "docs/images.md").read_text()
+    cells = {line.split(" | ")[0]: line.split(" | ") for line in gap_table(folder).splitlines()}
+    cost, won = (
+        cells[f"| {name}"] for name in ("unbiased, all labels", "debiased, positives by 100% of the labels")
+    )
+    readme = (ROOT / "README.md").read_text()
+    assert f"sampling bias costs {cost[4][1:]} points" in readme
+    assert f"wins {won[6].split(' %')[0]} % of that back" in readme
+    runs = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    assert len(runs) == 30
+    assert {run["settings"]["data"]["root"] for run in runs} == {None}
+    assert not any(run["modified"] for run in runs)
+
+
+def test_the_demo_in_the_readme_is_its_results() -> None:
+    assert (ROOT / "results/demo.txt").read_text() in (ROOT / "README.md").read_text()
 
 
 def test_links_and_commands_in_the_documents_exist() -> None:

@@ -42,6 +42,15 @@ def test_mean_interval_and_gap_by_hand(tmp_path: Path) -> None:
     assert [row.seeds for row in found.values()] == [3, 3, 3]
 
 
+def test_no_share_of_a_cost_that_may_be_chance(tmp_path: Path) -> None:
+    found = by_label(
+        seeds(tmp_path, "biased", [0.70, 0.72, 0.74])
+        + seeds(tmp_path, "debiased", [0.72, 0.73, 0.74])
+        + seeds(tmp_path, "unbiased", [0.76, 0.72, 0.74])
+    )
+    assert found["debiased, τ⁺ = 0.1"].gap_closed is None
+
+
 def test_differences_are_taken_seed_by_seed(tmp_path: Path) -> None:
     found = by_label(
         seeds(tmp_path, "biased", [0.60, 0.70, 0.80]) + seeds(tmp_path, "unbiased", [0.63, 0.72, 0.81])

@@ -19,8 +19,7 @@ def alpha_max(scores: Scores) -> float:
     under one multiplier.
     """
     p, w = _histograms(scores)
-    curve = np.array([_likelihood(p, w, share) for share in SHARES])
-    return _knee(np.minimum.accumulate(curve))
+    return _knee(np.minimum.accumulate(_likelihood(p, w, SHARES[:, None])))
 
 
 def alpha_max_noisy(scores: Scores) -> tuple[float, float]:
@@ -50,22 +49,25 @@ def _histograms(scores: Scores) -> tuple[Array, Array]:
     return p, w
 
 
-def _likelihood(p: Array, w: Array, share: float) -> float:
+def _likelihood(p: Array, w: Array, shares: Array) -> Array:
+    """(s,) the largest likelihood for each of the shares (s, 1)."""
     # The multiplier by bisection, over all sizes that it may have.
-    low, high = -1e9, 1e9
+    low, high = np.full_like(shares, -1e9), np.full_like(shares, 1e9)
     for _ in range(80):
         middle = np.sinh((np.arcsinh(low) + np.arcsinh(high)) / 2)
-        low, high = (middle, high) if (_beta(p, w, share, middle) * w).sum() > share else (low, middle)
-    beta = _beta(p, w, share, high)
+        too_many = (_beta(p, w, shares, middle) * w).sum(1, keepdims=True) > shares
+        low, high = np.where(too_many, middle, low), np.where(too_many, high, middle)
+    beta = _beta(p, w, shares, high)
     inside = p > 0
-    of_positive = (p[inside] * np.log(beta[inside] * w[inside] / share)).sum()
-    return float(of_positive + (w * np.log(np.maximum((1 - beta) * w + share * p, 1e-300))).sum())
+    of_positive = (p[inside] * np.log(beta[:, inside] * w[inside] / shares)).sum(1)
+    likelihood: Array = of_positive + (w * np.log(np.maximum((1 - beta) * w + shares * p, 1e-300))).sum(1)
+    return likelihood
 
 
-def _beta(p: Array, w: Array, share: float, multiplier: float) -> Array:
+def _beta(p: Array, w: Array, shares: Array, multiplier: Array) -> Array:
     """The root of p / beta - w^2 / ((1 - beta) w + share p) - multiplier w, a quadratic equation; at most 1."""
-    a, c = multiplier * w**2, p * w + share * p**2
-    b = p * w + w**2 + a + multiplier * w * share * p
+    a, c = multiplier * w**2, p * w + shares * p**2
+    b = p * w + w**2 + a + multiplier * w * shares * p
     root = np.sqrt(np.maximum(b * b - 4 * a * c, 0))
     # Each form where it does not cancel; a negative b has a negative multiplier, so a is not 0.
     beta: Array = np.where(b > 0, 2 * c / np.where(b > 0, b + root, 1), (b - root) / np.where(b > 0, 1, 2 * a))

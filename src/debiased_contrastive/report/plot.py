@@ -66,6 +66,9 @@ def curve_plot(
                 line.set_dashes(stroke.dash)
         ax.set(xlabel=axis)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        if not any(value for _, course, _ in curves for value in course.high):
+            # Nothing throughout: around it there would be numbers below nothing.
+            ax.set_ylim(0, 1)
         if percent:
             ax.yaxis.set_major_formatter(PercentFormatter(decimals=None, symbol=" %"))
         ends = "; ".join(f"{label} {scale * course.mean[-1]:.4g}" for label, course, _ in curves)

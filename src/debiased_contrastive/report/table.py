@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 from debiased_contrastive.evaluation.interval import gap_closed, mean_and_interval
@@ -37,7 +38,7 @@ class Row:
     measures: Mapping[str, Measure]
     """By the keys of `measure.values`; shares and accuracies from 0 to 1."""
     gap_closed: float | None
-    """Share of what bias costs that a debiased row wins back; None where no cost was measured."""
+    """Share of what bias costs that a debiased row wins back; None where that cost may be chance."""
     paper: float | None
     """The published top-1 in percent."""
 
@@ -67,25 +68,29 @@ def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
     """A row for each group, in their order."""
     measures = {id(group): _measures(group) for group in groups}
 
-    def main(group: Group | None) -> float | None:
-        measure = measures[id(group)].get(MAIN) if group else None
-        return measure.mean if measure else None
-
     def share(group: Group) -> float | None:
-        biased, unbiased = (main(baseline(group, groups, kind)) for kind in ("biased", "unbiased"))
-        own = main(group)
-        # Without a cost there is nothing to win back.
-        if group.kind != "debiased" or own is None or biased is None or unbiased is None or unbiased <= biased:
+        biased, unbiased = (baseline(group, groups, kind) for kind in ("biased", "unbiased"))
+        if group.kind != "debiased" or biased is None or unbiased is None:
             return None
-        return gap_closed(biased, own, unbiased)
+        if any(MAIN not in measures[id(one)] for one in (group, biased, unbiased)):
+            return None
+        # Without a cost there is nothing to win back, nor a share of what may be chance.
+        cost = _paired(unbiased, biased, MAIN)
+        if cost.mean <= 0 or cost.mean <= cost.half_width:
+            return None
+        return gap_closed(*(measures[id(one)][MAIN].mean for one in (biased, group, unbiased)))
 
     return tuple(Row(group, measures[id(group)], share(group), _paper(group)) for group in groups)
 
 
 def paired_difference(row: Row, other: Row, key: str = MAIN) -> Measure:
     """The mean of row - other, with the interval of the differences seed by seed; NaN where seeds do not match."""
-    by_seed, others = (_by_seed(one.group, key) for one in (row, other))
-    difference = row.measures[key].mean - other.measures[key].mean
+    return _paired(row.group, other.group, key)
+
+
+def _paired(group: Group, other: Group, key: str) -> Measure:
+    by_seed, others = (_by_seed(one, key) for one in (group, other))
+    difference = fmean(by_seed.values()) - fmean(others.values())
     if by_seed.keys() != others.keys():
         return Measure(difference, math.nan, 0)
     half_width = mean_and_interval([by_seed[seed] - others[seed] for seed in by_seed])[1]
