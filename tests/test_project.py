@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.table import markdown
 from debiased_contrastive.experiments.gap_table import markdown as gap_table
+from debiased_contrastive.experiments.priors import markdown as prior_table
 from debiased_contrastive.report.theory import markdown as theory_table
 from tests.mutants import MUTANTS, PACKAGE
 
@@ -138,6 +139,12 @@ def test_the_table_of_cifar10_is_that_of_its_results() -> None:
     assert len(runs) == 30
     assert {run["settings"]["data"]["root"] for run in runs} == {None}
     assert not any(run["modified"] for run in runs)
+
+
+def test_the_table_of_priors_is_that_of_its_results() -> None:
+    folder = ROOT / "results/priors"
+    assert len(list(folder.glob("*.json"))) == 20
+    assert prior_table(folder) in (ROOT / "docs/prior.md").read_text()
 
 
 def test_the_demo_in_the_readme_is_its_results() -> None:

@@ -1,7 +1,6 @@
 """Batch norm over several processes is that of one process with the whole batch."""
 
 import copy
-import gc
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch.multiprocessing.spawn import spawn
 
 from debiased_contrastive.encoders.batch_norm import GlobalBatchNorm, synchronised
 from debiased_contrastive.encoders.resnet import resnet18
+from tests.group import in_group
 
 CPU = torch.device("cpu")
 CHANNELS = 4
@@ -98,18 +98,16 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
 
 
 def work(rank: int, rendezvous: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{rendezvous}", rank=rank, world_size=2)
-    try:
-        for sizes in ((3, 5), (1, 4)):
-            part = slice(0, sizes[0]) if rank == 0 else slice(sizes[0], sum(sizes))
-            for kind in SHAPES:
-                for settings in SETTINGS:
-                    compare(kind, settings, sum(sizes), part)
-            check_digits(sum(sizes), part)
-    finally:
-        gc.collect()
-        dist.destroy_process_group()
+    in_group(rank, 2, rendezvous, lambda: compare_all(rank))
+
+
+def compare_all(rank: int) -> None:
+    for sizes in ((3, 5), (1, 4)):
+        part = slice(0, sizes[0]) if rank == 0 else slice(sizes[0], sum(sizes))
+        for kind in SHAPES:
+            for settings in SETTINGS:
+                compare(kind, settings, sum(sizes), part)
+        check_digits(sum(sizes), part)
 
 
 def compare(kind: str, settings: dict[str, Any], b: int, part: slice) -> None:

@@ -1,6 +1,5 @@
 """What each process of the distributed tests does: the full batch alone, its share with others, compare."""
 
-import gc
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import debiased_contrastive as dc
+from tests.group import in_group
 
 D, T = 6, 0.3
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
@@ -179,14 +179,7 @@ def expect(loss: nn.Module, views: tuple[Any, ...], message: str, **rest: Any) -
 
 
 def work(rank: int, world: int, rendezvous: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", f"file://{rendezvous}", rank=rank, world_size=world)
-    try:
-        compare_all(rank, world)
-    finally:
-        # What an expected error still refers to must go first, else gloo's threads end the process.
-        gc.collect()
-        dist.destroy_process_group()
+    in_group(rank, world, rendezvous, lambda: compare_all(rank, world))
 
 
 def compare_all(rank: int, world: int) -> None:
