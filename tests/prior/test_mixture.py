@@ -28,11 +28,11 @@ def test_true_positives_on_separate_classes(classes: int, seed: int) -> None:
 
 
 def test_estimates_are_ordered_as_the_priors_are() -> None:
-    found = [[method(scores_of(world_of(k), 3)) for k in (2, 5, 10, 20, 50)]
-             for method in (best_bin, density_ratio, pen_l1, alpha_max)]  # fmt: skip
-    for row in found:
-        assert row == sorted(row, reverse=True)
-        assert len(set(row)) == len(row)
+    worlds = [scores_of(world_of(classes), 3) for classes in (2, 5, 10, 20, 50)]
+    for method in (best_bin, density_ratio, pen_l1, alpha_max):
+        found = [method(scores) for scores in worlds]
+        assert found == sorted(found, reverse=True)
+        assert len(set(found)) == len(found)
 
 
 @pytest.mark.parametrize("surrogate", [1.5, 4.0])
