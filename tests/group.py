@@ -21,8 +21,8 @@ def in_group(rank: int, world: int, rendezvous: str, body: Callable[[], None]) -
         # What an expected error still refers to must go first, else gloo's threads end the process.
         gc.collect()
         dist.destroy_process_group()
-    # Nor may gloo's threads be met by the end of the interpreter: about one process in a hundred would abort
-    # there, after everything was compared.
+    # Nor may gloo's threads be met by the end of the interpreter: now and then a process would abort there, after
+    # everything was compared.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
