@@ -1,5 +1,6 @@
 """Contrastive objectives for unlabeled negatives, after "Debiased Contrastive Learning" (NeurIPS 2020)."""
 
+from debiased_contrastive.modules.auto import AutoTauPlus as AutoTauPlus
 from debiased_contrastive.modules.info_nce import DebiasedInfoNCELoss as DebiasedInfoNCELoss
 from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss as DebiasedNTXentLoss
 from debiased_contrastive.modules.objective import Diagnostics as Diagnostics

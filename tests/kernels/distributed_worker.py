@@ -139,6 +139,19 @@ def check_unreduced(sizes: tuple[int, ...], rank: int) -> None:
     torch.testing.assert_close(got, want)
 
 
+def check_auto(sizes: tuple[int, ...], rank: int) -> None:
+    """Every process goes on with the same share, the mean of what they saw."""
+    views = inputs(sum(sizes), torch.float64)
+    start = sum(sizes[:rank])
+    auto = dc.AutoTauPlus(0.2, warm_up=0)
+    dc.DebiasedNTXentLoss(T, auto, gather_distributed=True)(*views[:2, start : start + sizes[rank]])
+    assert auto.share is not None
+    shares = [torch.zeros((), dtype=torch.float64) for _ in sizes]
+    dist.all_gather(shares, torch.tensor(auto.share, dtype=torch.float64))
+    assert len({float(share) for share in shares}) == 1
+    assert 0 < auto.share < 1
+
+
 def check_errors(world: int, rank: int) -> None:
     """Bad input on one process stops all of them, with a reason."""
     loss = dc.DebiasedNTXentLoss(gather_distributed=True)
@@ -191,4 +204,5 @@ def compare_all(rank: int, world: int) -> None:
     if world > 1:
         compare((1,) * world, rank, torch.float64, Table)  # the unlabeled samples of each are elsewhere
     check_unreduced(unequal, rank)
+    check_auto(unequal, rank)
     check_errors(world, rank)

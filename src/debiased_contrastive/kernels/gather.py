@@ -124,6 +124,15 @@ def gathered_rows(local: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+def mean_over_processes(value: float, share: Share, device: torch.device) -> float:
+    """The mean of a number that every process of the batch has."""
+    if share.is_alone:
+        return value
+    total = torch.tensor(value, device=device)
+    dist.all_reduce(total)
+    return float(total) / len(share.sizes)
+
+
 def gathered(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
     """The rows of all processes in the order of their ranks."""
     if share.is_alone:

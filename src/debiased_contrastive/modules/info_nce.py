@@ -1,13 +1,16 @@
 """The debiased loss between queries and keys, as MoCo, CLIP, retrieval and CURL call it (Section 5)."""
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.absent import Absent, Codes
+from debiased_contrastive.kernels.dense import logits_of
 from debiased_contrastive.kernels.gather import Share, check_batch, gathered, share_of_batch
 from debiased_contrastive.kernels.unlabeled import Kernel, log_mean, log_mean_both
+from debiased_contrastive.modules.auto import AutoTauPlus, following
 from debiased_contrastive.modules.inputs import (
     cast,
     check_embeddings,
@@ -24,7 +27,7 @@ from debiased_contrastive.modules.objective import (
     losses_and_record,
     options_of,
 )
-from debiased_contrastive.objectives.settings import OnFloor, Reduction, check_tensor, per_anchor_tau_plus
+from debiased_contrastive.objectives.settings import OnFloor, Reduction, check_tensor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 _SHARED = ("batch size", *layout({}), "use of negatives", "use of labels", "use of ids")
@@ -38,7 +41,7 @@ class DebiasedInfoNCELoss(nn.Module):
 
     Relations: tau_plus=0 is InfoNCE; symmetric=True adds the direction from keys to queries, as CLIP does;
     `DebiasedNTXentLoss` compares views of one kind among themselves. Settings are described there. At a
-    temperature of 0.1 and below, few data bear a tau_plus of 0.1: see `diagnostics.tau_cap_low`.
+    temperature of 0.1 and below, few data bear a tau_plus of 0.1: see `diagnostics.tau_cap_low`, or say "auto".
 
     >>> loss = DebiasedInfoNCELoss(temperature=0.5, tau_plus=0.05)
     >>> queue = torch.eye(4)[2:]
@@ -49,7 +52,7 @@ class DebiasedInfoNCELoss(nn.Module):
     def __init__(
         self,
         temperature: float | Tensor = 0.1,
-        tau_plus: float | Tensor = 0.1,
+        tau_plus: float | Tensor | Literal["auto"] | AutoTauPlus = 0.1,
         *,
         symmetric: bool = False,
         on_floor: OnFloor = "clamp",
@@ -62,7 +65,7 @@ class DebiasedInfoNCELoss(nn.Module):
     ) -> None:
         super().__init__()
         self.temperature = temperature
-        self.tau_plus = tau_plus
+        self.tau_plus = following(tau_plus)
         self.symmetric = symmetric
         self.on_floor = on_floor
         self.beta = beta
@@ -123,9 +126,9 @@ class DebiasedInfoNCELoss(nn.Module):
         with torch.autocast(device.type, enabled=False):
             z = _prepared(given, options)
             statistics = _statistics(z, codes, share, options, self.symmetric)
-            tau = 0.0 if labels is not None else per_anchor_tau_plus(options.tau_plus, z.query[:, 0], "b")
-            if self.symmetric and isinstance(tau, Tensor) and tau.dim() > 0:
-                tau = tau.repeat(2)
+            tau: float | Tensor = 0.0
+            if labels is None:
+                tau = _tau_plus(z, statistics, codes, share, options, self.symmetric)
             losses, self._record = losses_and_record(statistics, tau, options, self._record)
             return options.value(losses, share)
 
@@ -166,7 +169,7 @@ def _checked(
     check_embeddings(given)
     labels = _checked_pair("labels", codes.labels, codes.negative_labels, query, negatives, lowest=0)
     ids = _checked_pair("ids", codes.ids, codes.negative_ids, query, negatives, lowest=None)
-    per_anchor_tau_plus(options.tau_plus, query[:, 0], "b")
+    options.tau_plus_by_input(query[:, 0])
     numbers = {"batch size": b, **layout(given), "use of negatives": negatives is not None}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
     return numbers, (options, _Codes(*labels, *ids))
@@ -282,3 +285,19 @@ def _positives(z: _Embeddings, symmetric: bool) -> tuple[Tensor, Tensor, float |
     if not symmetric:
         return positive, mean, count
     return positive.repeat(2), torch.cat([mean, positive]), torch.cat([count, torch.ones_like(count)])
+
+
+def _tau_plus(
+    z: _Embeddings, statistics: Statistics, codes: _Codes, share: Share, options: Options, symmetric: bool
+) -> float | Tensor:
+    """One number, or one for each anchor."""
+
+    def logits_of_first(count: int) -> Tensor:
+        existing, _ = _absent(z, codes, share)
+        columns = gathered(z.key, share) if z.negatives is None else z.negatives
+        return logits_of(z.query[:count], columns if columns.dim() == 2 else columns[:count], existing)
+
+    tau_plus = options.tau_plus_by_input(z.query[:, 0])
+    if tau_plus is None:
+        return options.tau_plus_followed(statistics, logits_of_first, share)
+    return tau_plus.repeat(2) if symmetric and isinstance(tau_plus, Tensor) and tau_plus.dim() > 0 else tau_plus

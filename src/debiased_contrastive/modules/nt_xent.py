@@ -1,13 +1,16 @@
 """The debiased loss between views of the same input, as SimCLR calls it (Section 5.1)."""
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.dense import logits_of
 from debiased_contrastive.kernels.gather import Share, check_batch, gathered, share_of_batch
 from debiased_contrastive.kernels.unlabeled import Kernel, log_mean, log_mean_self
+from debiased_contrastive.modules.auto import AutoTauPlus, following
 from debiased_contrastive.modules.inputs import (
     cast,
     check_embeddings,
@@ -24,7 +27,7 @@ from debiased_contrastive.modules.objective import (
     losses_and_record,
     options_of,
 )
-from debiased_contrastive.objectives.settings import OnFloor, Reduction, per_anchor_tau_plus
+from debiased_contrastive.objectives.settings import OnFloor, Reduction
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 _SHARED = ("batch size", *layout({}), "number of views", "use of labels", "use of positive_labels")
@@ -42,8 +45,10 @@ class DebiasedNTXentLoss(nn.Module):
 
     temperature: a float, or a tensor whose gradient is wanted; a Parameter becomes one of this module, one
     that is computed anew in each step goes into the call. tau_plus: probability that a random sample has the
-    anchor's class; it receives no gradient. on_floor: see `contrastive_loss`. normalize=False takes raw dot
-    products, without a floor unless relative_floor sets one at that share of the unlabeled mean.
+    anchor's class; it receives no gradient; "auto" follows training, as augmented views need it at a low
+    temperature, `AutoTauPlus(prior, warm_up)` does so with these settings. on_floor: see `contrastive_loss`.
+    normalize=False takes raw dot products, without a floor unless relative_floor sets one at that share of the
+    unlabeled mean.
     gather_distributed: the other processes' inputs are unlabeled samples too, and the mean over processes
     of the value, and of its gradient, is that of the full batch.
     kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
@@ -58,7 +63,7 @@ class DebiasedNTXentLoss(nn.Module):
     def __init__(
         self,
         temperature: float | Tensor = 0.5,
-        tau_plus: float | Tensor = 0.1,
+        tau_plus: float | Tensor | Literal["auto"] | AutoTauPlus = 0.1,
         *,
         on_floor: OnFloor = "clamp",
         beta: float = 0.0,
@@ -70,7 +75,7 @@ class DebiasedNTXentLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.temperature = temperature
-        self.tau_plus = tau_plus
+        self.tau_plus = following(tau_plus)
         self.on_floor = on_floor
         self.beta = beta
         self.normalize = normalize
@@ -123,7 +128,7 @@ class DebiasedNTXentLoss(nn.Module):
         with torch.autocast(device.type, enabled=False):
             z = _prepared(views, options)
             statistics = _statistics(z, share, options, labels, positive_labels)
-            tau = 0.0 if labels is not None else _per_view(options.tau_plus, z)
+            tau = 0.0 if labels is not None else _tau_plus(z, statistics, share, options)
             losses, self._record = losses_and_record(statistics, tau, options, self._record)
             if options.reduction == "none":
                 # Inside, the two views of an input are neighbours; outside, view 0 comes first.
@@ -144,7 +149,7 @@ def _checked(
         raise ValueError("labels (the unbiased oracle) and positive_labels exclude each other; got both: pass one")
     labels = checked_codes("labels", labels, (b,), z0, lowest=0)
     positive_labels = checked_codes("positive_labels", positive_labels, (b,), z0)
-    per_anchor_tau_plus(options.tau_plus, z0[:, 0], "b")
+    options.tau_plus_by_input(z0[:, 0])
     numbers = {"batch size": b, **layout(views), "number of views": len(views)}
     numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
     return numbers, (options, labels, positive_labels)
@@ -162,9 +167,7 @@ def _prepared(views: dict[str, Tensor], options: Options) -> Tensor:
 def _statistics(
     z: Tensor, share: Share, options: Options, labels: Tensor | None, positive_labels: Tensor | None
 ) -> Statistics:
-    anchors = (z if z.shape[1] == 2 else z[:, :2]).flatten(0, 1)
-    columns = gathered(anchors, share, rows_per_input=2)
-    others = Absent(block=2, offset=2 * share.offset)
+    anchors, columns, others = _unlabeled(z, share)
 
     def log_mean_over(absent: Absent, beta: float) -> tuple[Tensor, float | Tensor]:
         if share.is_alone:
@@ -195,6 +198,12 @@ def _statistics(
     )
 
 
+def _unlabeled(z: Tensor, share: Share) -> tuple[Tensor, Tensor, Absent]:
+    """Anchors, what they are compared with, and what of that is their own input."""
+    anchors = (z if z.shape[1] == 2 else z[:, :2]).flatten(0, 1)
+    return anchors, gathered(anchors, share, rows_per_input=2), Absent(block=2, offset=2 * share.offset)
+
+
 def _own_views(z: Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
     """Of (b, v, d): logit of the numerator, log mean over the other views of the input, their number."""
     views = z.unbind(1)
@@ -207,8 +216,14 @@ def _own_views(z: Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
     return both, log_mean_exp(logits.flatten(0, 1))[0], float(len(views) - 1)
 
 
-def _per_view(tau_plus: float | Tensor, z: Tensor) -> float | Tensor:
-    tau_plus = per_anchor_tau_plus(tau_plus, z[:, 0, 0], "b")
-    if isinstance(tau_plus, Tensor) and tau_plus.dim() > 0:
-        return tau_plus.repeat_interleave(2)
-    return tau_plus
+def _tau_plus(z: Tensor, statistics: Statistics, share: Share, options: Options) -> float | Tensor:
+    """One number, or one for each anchor."""
+
+    def logits_of_first(count: int) -> Tensor:
+        anchors, columns, others = _unlabeled(z, share)
+        return logits_of(anchors[:count], columns, others)
+
+    tau_plus = options.tau_plus_by_input(z[:, 0, 0])
+    if tau_plus is None:
+        return options.tau_plus_followed(statistics, logits_of_first, share)
+    return tau_plus.repeat_interleave(2) if isinstance(tau_plus, Tensor) and tau_plus.dim() > 0 else tau_plus

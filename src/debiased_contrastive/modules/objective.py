@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.unlabeled import Kernel
+from debiased_contrastive.modules.auto import AutoTauPlus
 from debiased_contrastive.modules.inputs import check_logits, check_temperature, recorded_unit, unit
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus, log_negative_mean
 from debiased_contrastive.objectives.losses import debiased, reduced
@@ -18,6 +20,7 @@ from debiased_contrastive.objectives.settings import (
     check_beta,
     check_choice,
     check_tau_plus,
+    per_anchor_tau_plus,
 )
 from debiased_contrastive.objectives.statistics import Statistics
 
@@ -30,7 +33,7 @@ class Options:
     """The settings of one call, checked."""
 
     temperature: float | Tensor
-    tau_plus: float | Tensor
+    tau_plus: float | Tensor | AutoTauPlus
     on_floor: OnFloor
     beta: float
     normalize: bool
@@ -41,7 +44,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
-        check_tau_plus(self.tau_plus)
+        if not isinstance(self.tau_plus, AutoTauPlus):
+            check_tau_plus(self.tau_plus)
         check_choice("on_floor", self.on_floor, OnFloor)
         check_choice("kernel", self.kernel, Kernel)
         check_choice("reduction", self.reduction, Reduction)
@@ -70,6 +74,20 @@ class Options:
         if isinstance(self.temperature, Tensor):
             return 1 / self.temperature.reshape(()).to(like)
         return 1 / self.temperature
+
+    def tau_plus_by_input(self, like: Tensor) -> float | Tensor | None:
+        """One number, or one for each input in the dtype of `like` (b,); None where it follows training."""
+        if isinstance(self.tau_plus, AutoTauPlus):
+            return None
+        return per_anchor_tau_plus(self.tau_plus, like, "b")
+
+    def tau_plus_followed(
+        self, statistics: Statistics, logits_of: Callable[[int], Tensor], share: Share
+    ) -> float | Tensor:
+        """tau_plus of each anchor where it follows training; logits_of: unlabeled ones of the first anchors."""
+        assert isinstance(self.tau_plus, AutoTauPlus)
+        tau_plus: float | Tensor = self.tau_plus(statistics, logits_of, share, self.beta)
+        return tau_plus
 
     def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
         """log of the floor: -1/t for unit vectors, else a share of the unlabeled mean, else -inf."""
@@ -105,6 +123,8 @@ def options_of(
 class Diagnostics:
     """What the last call saw, as plain numbers; of this process's anchors."""
 
+    tau_plus: float
+    """What the call used, mean over anchors; 0 with labels and in the warm-up of "auto"."""
     floored: float
     """Share of anchors that tau_plus puts on the floor, where `on_floor` takes over."""
     tau_cap_median: float
@@ -151,6 +171,7 @@ def diagnostics_of(record: Record | None) -> Diagnostics:
     tau_cap = largest_tau_plus(record.statistics)
     log_g = log_negative_mean(record.statistics, record.tau_plus, record.on_floor)
     return Diagnostics(
+        tau_plus=_mean(record.tau_plus),
         floored=float(floored_share(record.statistics, record.tau_plus)),
         tau_cap_median=_quantile(tau_cap, 0.5),
         tau_cap_low=_quantile(tau_cap, 0.05),

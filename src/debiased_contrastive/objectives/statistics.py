@@ -1,7 +1,7 @@
 """The few numbers per anchor from which every objective is computed (Sections 3 and 4)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,6 +27,16 @@ class Statistics:
     """M, one number or (a,); no objective needs it, a reader of diagnostics does."""
     lower: Tensor
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
+
+
+def few(statistics: Statistics, count: int) -> Statistics:
+    """The statistics of the first `count` anchors."""
+    parts = {
+        name: value[:count]
+        for name, value in vars(statistics).items()
+        if isinstance(value, Tensor) and value.dim() > 0
+    }
+    return replace(statistics, **parts)
 
 
 def log_mean_exp(logits: Tensor, beta: float = 0.0) -> tuple[Tensor, Tensor]:
