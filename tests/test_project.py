@@ -25,12 +25,13 @@ ROOMS = {
     "modules": {"objectives", "kernels", "negatives", "modules"},
     "data": {"data"},
     "views": {"views"},
-    "evaluation": {"evaluation"},
+    "evaluation": {"evaluation", "objectives"},
     "encoders": {"encoders", "files"},
     "methods": {"methods", "encoders", "modules", "negatives", "kernels", "objectives"},
     "training": {"training", "files"},
     "theory": {"theory", "objectives"},
     "prior": {"prior"},
+    "auditing": {"auditing", "prior", "objectives", "files", "report"},
     "report": {"report", "runs", "files", "paper", "evaluation"},
     "paper.py": set(),
     "files.py": set(),
@@ -46,6 +47,7 @@ EXTRAS = {
     "commands": {"numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
+    "auditing": {"numpy", "pyarrow"},
     "terminal.py": {"rich"},
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""

@@ -149,6 +149,33 @@ class Bounds:
     """Print JSON instead of a table."""
 
 
+@dataclass(frozen=True)
+class Audit:
+    """How much sampling bias embeddings have, which tau_plus to set, and why."""
+
+    embeddings: Annotated[str, tyro.conf.arg(metavar="EMBEDDINGS"), tyro.conf.Positional]
+    """One a row: .npy, .npz, .parquet or .safetensors of any size; FILE:NAME picks one array of several."""
+    pairs: str | None = None
+    """A positive for each row, a table of the same shape; or whole numbers (pairs, 2), the places of pairs."""
+    labels: str | None = None
+    """One for each row, -1 = unknown; also .txt or .csv with one a line."""
+    temperature: float = 0.1
+    """Of the loss that is trained with."""
+    batch_size: int = 256
+    """Of the training; the other rows of a batch are an anchor's unlabeled samples."""
+    prior: float | None = None
+    """The chance that two rows share a class, if it is known: 0.1 for ten classes of one size."""
+    tau_plus: float | None = None
+    """A setting whose effect you want to know."""
+    out: Path | None = None
+    """Also write a page with pictures, such as report.html."""
+    json: bool = False
+    """Print JSON instead of tables."""
+    seed: int = 0
+    """Of the rows that are drawn."""
+    quiet: Quiet = False
+
+
 _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Demo, tyro.conf.subcommand("demo")],
     Annotated[Train, tyro.conf.subcommand("train")],
@@ -159,9 +186,10 @@ _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Presets, tyro.conf.subcommand("presets")],
     Annotated[Verify, tyro.conf.subcommand("verify")],
     Annotated[Bounds, tyro.conf.subcommand("bounds")],
+    Annotated[Audit, tyro.conf.subcommand("audit")],
 ]
 
-COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets", "verify", "bounds")
+COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets", "verify", "bounds", "audit")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -173,7 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     command = _parsed(words)
     try:
         # Torch and its friends are loaded only when the flags are right.
-        _theory(command) if isinstance(command, Verify | Bounds) else _images(command)
+        match command:
+            case Verify() | Bounds():
+                _theory(command)
+            case Audit():
+                _audit(command)
+            case _:
+                _images(command)
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)
         _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
@@ -191,6 +225,21 @@ def _theory(command: Any) -> None:
         sizes = (command.tau_plus, command.num_unlabeled, command.num_positives)
         rest = (command.delta, command.num_anchors, command.rademacher)
         theory.bounds(*sizes, command.temperature, *rest, as_json=command.json)
+
+
+def _audit(command: Audit) -> None:
+    try:
+        from debiased_contrastive.commands import audit
+    except ModuleNotFoundError as error:
+        raise ValueError(f"{error.name} is missing: pip install 'debiased-contrastive[prior]'") from error
+
+    audit.audited(
+        command.embeddings,
+        {name: getattr(command, name) for name in audit.SETTINGS},
+        command.out,
+        as_json=command.json,
+        quiet=command.quiet,
+    )
 
 
 def _images(command: Any) -> None:

@@ -44,7 +44,7 @@ def test_without_both_ends_there_is_no_gap(tmp_path: Path) -> None:
 
 def test_the_grid_names_every_run_once_and_the_table_knows_them(tmp_path: Path) -> None:
     names = [name for name, _ in grid(PRESETS["cifar10-small"].settings, 3)]
-    assert len(set(names)) == len(names) == 30
+    assert len(set(names)) == len(names) == 33
     for name in names:
         write(tmp_path, name, 0.7 + 0.01 * ("unbiased" in name), 0.6 + 0.01 * ("unbiased" in name))
     assert len(markdown(tmp_path).splitlines()) == 12

@@ -19,7 +19,10 @@ SMALL = [
     "--encoder.width", "4", "--encoder.hidden-dim", "16", "--encoder.out-dim", "8",
     "--training.accelerator", "cpu", "--quiet",
 ]  # fmt: skip
-QUEUE = ["--objective.negatives", "queue", "--objective.queue-size", "100", "--objective.num-positives", "2"]
+QUEUE = [
+    "--objective.negatives", "queue", "--objective.queue-size", "100", "--objective.num-positives", "2",
+    "--objective.auto",
+]  # fmt: skip
 
 
 def command(*words: str) -> list[str]:

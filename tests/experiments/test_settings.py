@@ -43,7 +43,7 @@ def test_the_example_leaves_no_default() -> None:
     for name, section in of_sections(OTHER).items():
         default = of_sections(Settings())[name]
         same = [item.name for item in fields(section) if getattr(section, item.name) == getattr(default, item.name)]
-        assert same == ([] if name != "objective" else ["known_labels"])
+        assert same == ([] if name != "objective" else ["known_labels", "auto"])
 
 
 @pytest.mark.parametrize("name", [*PRESETS, "default", "other"])
@@ -123,6 +123,11 @@ NAN = float("nan")
         (lambda: Objective(known_labels=1.1), r"known_labels must lie in \[0, 1\]; got 1.1: it is a share"),
         (lambda: Objective(known_labels=-0.1), r"known_labels must lie in \[0, 1\]; got -0.1: it is a share"),
         (lambda: Objective(known_labels=NAN), r"known_labels must lie in \[0, 1\]; got nan: it is a share"),
+        (
+            lambda: Objective("biased", auto=True),
+            "auto is for kind=debiased with tau_plus, the prior, above 0; got kind=bi",
+        ),
+        (lambda: Objective(tau_plus=0.0, auto=True), "got kind=debiased, tau_plus=0.0"),
         (
             lambda: Objective("biased", known_labels=0.5),
             "known_labels is for kind=debiased with negatives=batch; got kind=biased, negatives=batch: set",

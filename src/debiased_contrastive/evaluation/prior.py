@@ -1,19 +1,21 @@
-"""Which tau_plus the correction would need, given what stands in for samples of the anchor's class."""
+"""Which tau_plus the correction would need, measured with labels, for views of trained embeddings."""
+
+import math
 
 import torch
 from torch import Tensor
 
 from debiased_contrastive.evaluation.features import check_features, check_labels, unit_rows
+from debiased_contrastive.objectives.effective import effective_tau_plus
+from debiased_contrastive.objectives.statistics import from_logits, log_mean_exp
 
 
 @torch.no_grad()
 def effective_prior(z0: Tensor, z1: Tensor, labels: Tensor, temperature: float) -> float:
-    """Median over anchors of the tau_plus with which the other view as positive gives the true negatives' mean.
+    """Median over anchors z0 (n, d) of tau_eff, with their other views z1 as positives and unlabeled samples.
 
-    With m, m_minus and m_view the means of exp(cosine / temperature) with other inputs, with those of other
-    classes and with the own other view, that is tau_eff = (m - m_minus) / (m_view - m_minus). It equals the
-    class prior only if a view is as far from its anchor as the rest of the class is; views are nearer, so it is
-    smaller, and the true prior subtracts too much.
+    It equals the class prior only if a view is as far from its anchor as the rest of the class is; views are
+    nearer, so it is smaller, and the true prior subtracts too much.
 
     >>> z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> round(effective_prior(z, z, torch.tensor([0, 0, 1, 1]), 0.5), 6)  # one of three others is of the class
@@ -26,10 +28,9 @@ def effective_prior(z0: Tensor, z1: Tensor, labels: Tensor, temperature: float) 
         raise ValueError(f"z0 and z1 must have one shape; got {tuple(z0.shape)} and {tuple(z1.shape)}")
     if labels.unique().numel() < 2:
         raise ValueError("labels must name at least two classes: otherwise there are no true negatives")
-    z0, z1 = unit_rows(z0), unit_rows(z1)
-    h = (z0 @ z1.T / temperature).exp()
-    view = h.diagonal()
-    other = labels.unsqueeze(1) != labels
-    m = (h.sum(1) - view) / (len(h) - 1)
-    m_minus = (h * other).sum(1) / other.sum(1)
-    return float(((m - m_minus) / (view - m_minus)).median())
+    logits = unit_rows(z0) @ unit_rows(z1).T / temperature
+    positive = logits.diagonal().clone()
+    unlabeled = logits.fill_diagonal_(-math.inf)
+    own = labels.unsqueeze(1) == labels
+    statistics = from_logits(positive, unlabeled, None, lower=-1 / temperature, beta=0.0)
+    return float(effective_tau_plus(statistics, log_mean_exp(unlabeled.masked_fill(own, -math.inf))[0]).median())

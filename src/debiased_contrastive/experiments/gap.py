@@ -44,6 +44,7 @@ def objectives(tau_plus: float) -> dict[str, Objective]:
         "biased": Objective("biased"),
         "unbiased": Objective("unbiased"),
         **{f"tau-{tau}": replace(debiased, tau_plus=tau) for tau in (tau_plus / 4, tau_plus / 2, tau_plus)},
+        "auto": replace(debiased, auto=True),
         **{f"labels-{known}": replace(debiased, known_labels=known) for known in (1.0, 0.1, 0.01)},
         **{f"views-{m}": replace(debiased, num_positives=m) for m in (2, 4)},
     }

@@ -16,6 +16,7 @@ _LABELS = {
     "biased": "biased",
     "unbiased": "unbiased, all labels",
     "tau": "debiased, M = 1, tau_plus {}",
+    "auto": "debiased, M = 1, tau_plus auto",
     "views": "debiased, M = {} views",
     "labels": "debiased, positives by {:.0%} of the labels",
 }
@@ -98,7 +99,7 @@ def _label(name: str) -> str:
 
 def _rank(name: str) -> tuple[int, float]:
     kind, _, number = name.partition("-")
-    return ("biased", "tau", "views", "labels", "unbiased").index(kind), float(number or 0)
+    return ("biased", "tau", "auto", "views", "labels", "unbiased").index(kind), float(number or 0)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from debiased_contrastive.encoders.resnet import ResNet, resnet18, resnet34, res
 from debiased_contrastive.encoders.small import SmallConvNet, small_convnet
 from debiased_contrastive.experiments.settings import Encoder, Objective, Settings
 from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR
+from debiased_contrastive.modules.auto import AutoTauPlus
 from debiased_contrastive.modules.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss
 
@@ -35,10 +36,14 @@ def method_of(settings: Settings, *, gather: bool) -> SimCLR | QueueSimCLR:
     )
 
 
+def _tau_plus(objective: Objective) -> float | AutoTauPlus:
+    return AutoTauPlus(objective.tau_plus) if objective.auto else objective.correction
+
+
 def _nt_xent(objective: Objective, gather: bool) -> DebiasedNTXentLoss:
     return DebiasedNTXentLoss(
         objective.temperature,
-        objective.correction,
+        _tau_plus(objective),
         on_floor=objective.on_floor,
         beta=objective.beta,
         gather_distributed=gather,
@@ -48,5 +53,5 @@ def _nt_xent(objective: Objective, gather: bool) -> DebiasedNTXentLoss:
 def _info_nce(objective: Objective) -> DebiasedInfoNCELoss:
     # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does.
     return DebiasedInfoNCELoss(
-        objective.temperature, objective.correction, on_floor=objective.on_floor, beta=objective.beta
+        objective.temperature, _tau_plus(objective), on_floor=objective.on_floor, beta=objective.beta
     )

@@ -73,11 +73,12 @@ def markdown(folder: Path) -> str:
     lines = [header, ["---", "---", *["---:"] * (len(header) - 2)]]
     for record in records:
         world = [record["positives"], f"{record['classes']} {record['sizes']}", f"{record['truth']:.4f}"]
-        lines.append([*world, *map(_shown, record["estimates"])])
+        lines.append([*world, *map(shown, record["estimates"])])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _shown(estimate: dict[str, Any]) -> str:
+def shown(estimate: dict[str, Any]) -> str:
+    """An estimate as a cell of a table, with its interval; a star where it warns."""
     star = "*" if estimate["warnings"] else ""
     return f"{estimate['value']:.4f}{star} ({estimate['low']:.3f} to {estimate['high']:.3f})"
 

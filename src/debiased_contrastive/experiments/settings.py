@@ -76,6 +76,8 @@ class Objective:
     queue_size: int = 4096
     momentum: float = 0.99
     """Of the key encoder, with a queue."""
+    auto: bool = False
+    """Take tau_plus for the prior alone, and let what the loss uses follow training, as views need it."""
 
     def __post_init__(self) -> None:
         _check_words(self)
@@ -90,6 +92,11 @@ class Objective:
             raise ValueError(f"num_positives must be at least 1; got {self.num_positives}: the other view is one")
         if not 0 <= self.known_labels <= 1:
             raise ValueError(f"known_labels must lie in [0, 1]; got {self.known_labels}: it is a share")
+        if self.auto and (self.kind != "debiased" or not self.tau_plus):
+            raise ValueError(
+                f"auto is for kind=debiased with tau_plus, the prior, above 0; got kind={self.kind}, "
+                f"tau_plus={self.tau_plus}"
+            )
         if self.known_labels and (self.kind != "debiased" or self.negatives == "queue"):
             raise ValueError(
                 f"known_labels is for kind=debiased with negatives=batch; got kind={self.kind}, "

@@ -10,14 +10,16 @@ from debiased_contrastive.prior.labels import collision_prior
 GRID = (2, 3, 4, 5, 7, 10, 14, 20, 30, 50, 70, 100)
 MOST, JUDGED = 5000, 2000
 """Rows that are clustered, and rows of them that judge how well."""
+NEARLY = 0.9
+"""Share of the best silhouette that is nearly as good."""
 
 
 def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int = 0) -> PriorEstimate:
     """The share of pairs in one cluster, of spherical k-means whose number has the best cosine silhouette.
 
     Needs no positives. How fine classes are is a choice that no clustering can make: clusters that hold two
-    classes inflate the estimate. The interval is that of the labels which the clusters stand for, and knows
-    nothing of that choice.
+    classes inflate the estimate. The interval covers what all numbers of clusters say whose silhouette is nearly as
+    good.
     """
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
@@ -30,7 +32,7 @@ def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int 
     if (norms == 0).any() or not np.isfinite(rows).all():
         raise ValueError("embeddings must be finite and not zero: there is no direction to cluster by")
     rows = rows / norms
-    best, chosen = -np.inf, np.zeros(len(rows), dtype=np.int64)
+    tried: list[tuple[float, int, PriorEstimate]] = []
     for k in (k for k in grid if k <= len(rows) // 5):
         with python_warnings.catch_warnings():
             # Fewer distinct rows than clusters: the silhouette says it, too.
@@ -39,10 +41,17 @@ def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int 
         if len(np.unique(labels[:JUDGED])) < 2:
             continue
         score = silhouette_score(rows[:JUDGED], labels[:JUDGED], metric="cosine")
-        if score > best:
-            best, chosen = score, labels
-    found = collision_prior(chosen)
-    doubts = ["how fine the classes are is the clustering's choice"]
+        tried.append((float(score), k, collision_prior(labels)))
+    if not tried:
+        raise ValueError("embeddings must not all be equal: there is nothing to cluster")
+    best, k, found = max(tried, key=lambda one: one[0])
+    near = [one for score, _, one in tried if score >= NEARLY * best]
+    doubts = [f"how fine the classes are is the clustering's choice: {k} clusters"]
     if best < 0.2:
         doubts.append(f"the clusters are weak (silhouette {best:.2f}): there may be none")
-    return PriorEstimate("clusters", found.value, found.low, found.high, tuple(doubts))
+    if k == tried[0][1]:
+        doubts.append("fewer are not tried: where they hold several classes, tau_plus is smaller")
+    if k == tried[-1][1]:
+        doubts.append("more are not tried: tau_plus may be smaller")
+    low, high = min(one.low for one in near), max(one.high for one in near)
+    return PriorEstimate("clusters", found.value, low, high, tuple(doubts))

@@ -55,6 +55,25 @@ def pair_prior(same: npt.ArrayLike) -> PriorEstimate:
     return PriorEstimate("labelled pairs", share, max(0.0, centre - half), min(1.0, centre + half))
 
 
+def anchor_priors(labels: npt.ArrayLike, frequencies: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """The anchors' own tau_plus (a,): the probability of each one's class, labels (a,) from 0, -1 = unknown.
+
+    p = tau_plus p+ + (1 - tau_plus) p- holds with the anchor's own class, so that this is exact where classes
+    differ in size; one number for all, `frequency_prior`, stands for those whose class is unknown.
+
+    >>> anchor_priors([0, 2, -1], [0.5, 0.25, 0.25]).tolist()
+    [0.5, 0.25, 0.375]
+    """
+    codes, rho = np.asarray(labels), np.asarray(frequencies, dtype=np.float64)
+    together = frequency_prior(rho)
+    whole = codes.ndim == 1 and codes.dtype.kind in "iu"
+    if not whole or ((codes < -1) | (codes >= len(rho))).any():
+        raise ValueError(
+            f"labels must be one row of class numbers below {len(rho)}, -1 = unknown; got {codes!r:.60}"
+        )
+    return np.where(codes < 0, together, rho[codes])
+
+
 def frequency_prior(frequencies: npt.ArrayLike) -> float:
     """From the classes' probabilities (K,): sum_c rho(c)^2, at least 1 / K.
 

@@ -21,32 +21,34 @@ _FUNCTIONS: dict[str, tuple[Callable[[Scores], float], int]] = {
     "AlphaMaxN": (lambda scores: alpha_max_noisy(scores)[0], 200),
 }
 """With the number of bootstrap draws, by what they cost."""
+STAND_IN = 0.95
+"""Mean density ratio below which positives are no samples of the class."""
 
 
 def mixture_prior(scores: Scores, method: Method = "best-bin", *, seed: int = 0) -> PriorEstimate:
     """The share of pairs of one class among random pairs.
 
-    The interval is a percentile bootstrap over pairs, widened by the root of how many pairs one independent pair
-    stands for, if `scores.items` tells.
+    The interval is a percentile bootstrap over as many pairs as are independent, if `scores.items` tells.
     """
     if method not in get_args(Method):
         raise ValueError(f"method must be one of {', '.join(get_args(Method))}; got {method!r}")
     function, draws = _FUNCTIONS[method]
     value = function(scores)
     generator = np.random.default_rng(seed)
-    found = [function(scores.drawn(generator)) for _ in range(draws)]
-    low, high = np.quantile(found, (0.025, 0.975))
-    wider = max(1.0, np.sqrt(len(scores.positive) / scores.effective[0]))
-    ends = (value - wider * max(0.0, value - low), value + wider * max(0.0, high - value))
-    low, high = max(0.0, float(ends[0])), min(1.0, float(ends[1]))
-    return PriorEstimate(method, value, low, high, doubts(scores, value))
+    independent = (int(scores.effective[0]), int(scores.effective[1]))
+    found = [function(scores.drawn(generator, independent)) for _ in range(draws)]
+    # Draws are not centred on the value where the estimator is biased; it belongs to the interval all the same.
+    low, high = np.quantile([*found, value], (0.025, 0.975))
+    return PriorEstimate(method, value, min(float(low), value), max(float(high), value), doubts(scores, value))
 
 
 def doubts(scores: Scores, value: float) -> tuple[str, ...]:
     """What speaks against an estimate from these similarities."""
     found = []
     mean = ratio_mean(scores)
-    if mean < 0.95:
+    # The chance that a positive is more similar than a pair of two classes, given the estimate.
+    implied = (separability(scores) - value / 2) / max(1e-9, 1 - value)
+    if mean < STAND_IN:
         found.append(
             f"positives lie where random pairs are rare (density ratio {mean:.2f} instead of 1): they are "
             "stand-ins, such as augmented views, and not samples of the class; the estimate means nothing"
@@ -55,14 +57,14 @@ def doubts(scores: Scores, value: float) -> tuple[str, ...]:
         found.append(
             f"only {tail(scores)[1]} random pairs are as similar as the nearest positives: more pairs are needed"
         )
-    if value <= PRIORS[0]:
-        found.append("the smallest prior that is looked at: nothing was found")
-    # The chance that a positive is more similar than a pair of two classes, given the estimate.
-    implied = (separability(scores) - value / 2) / max(1e-9, 1 - value)
-    if implied < 0.9:
+    elif implied < 0.9:
         found.append(
             f"pairs of one class and of two are hardly told apart (AUC {implied:.2f}): unreliable, too high"
         )
     elif implied < 0.97:
         found.append(f"pairs of one class and of two overlap (AUC {implied:.2f}): the estimate is too high")
+    if value <= PRIORS[0]:
+        found.append("the smallest prior that is looked at: nothing was found")
+    if implied > 1.1:
+        found.append("more than the similarities allow: unreliable, too high")
     return tuple(found)

@@ -54,6 +54,8 @@ def _objective(settings: Mapping[str, Any]) -> str:
     if kind != "debiased":
         return kind
     parts = [kind, f"τ⁺ = {plain(objective.get('tau_plus'))}"]
+    if objective.get("auto"):
+        parts = [f"{kind}, auto, prior {plain(objective.get('tau_plus'))}"]
     if objective.get("num_positives", 1) != 1:
         parts.append(f"M = {plain(objective['num_positives'])}")
     known = objective.get("known_labels")

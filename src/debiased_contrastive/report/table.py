@@ -113,8 +113,8 @@ def _measures(group: Group) -> dict[str, Measure]:
 def _paper(group: Group) -> float | None:
     objective = group.objective
     tau_plus = finite(objective.get("tau_plus"))
-    # The published runs had no hard negatives, no queue and no labels.
-    if any(objective.get(key) for key in ("beta", "known_labels")) or objective.get("negatives") == "queue":
+    # The published runs had no hard negatives, no queue, no labels and a constant tau_plus.
+    if any(objective.get(key) for key in ("beta", "known_labels", "auto")) or objective.get("negatives") == "queue":
         return None
     return published(
         str(group.records[0].section("data").get("name")),

@@ -1,0 +1,1 @@
+"""How much sampling bias there is in given embeddings, and what to do about it."""

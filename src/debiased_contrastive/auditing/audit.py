@@ -1,0 +1,233 @@
+"""How much sampling bias there is in given embeddings: priors, floors, losses, advice."""
+
+import math
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from debiased_contrastive.auditing.advice import SAFE, advice
+from debiased_contrastive.auditing.anchors import Anchors, anchors_of, next_of_class
+from debiased_contrastive.auditing.result import AffectedClass, Asked, Audit, Histogram
+from debiased_contrastive.auditing.sample import (
+    Indices,
+    Sample,
+    Shown,
+    checked_embeddings,
+    checked_labels,
+    checked_pairs,
+    drawn,
+)
+from debiased_contrastive.objectives.settings import check_tau_plus
+from debiased_contrastive.prior.clusters import cluster_prior
+from debiased_contrastive.prior.estimate import PriorEstimate, Scores
+from debiased_contrastive.prior.labels import collision_prior
+from debiased_contrastive.prior.mixture import Method, mixture_prior
+
+PAIRS = (3000, 30_000)
+"""Positive and random pairs that the estimators are given."""
+CLASSES, FEW = 10, 10
+"""Classes that are named, and anchors of a class below which its bias is not."""
+BINS = 60
+
+
+def audit(
+    embeddings: Any,
+    pairs: Any = None,
+    labels: Any = None,
+    *,
+    temperature: float = 0.1,
+    batch_size: int = 256,
+    prior: float | None = None,
+    tau_plus: float | None = None,
+    seed: int = 0,
+    shown: Shown | None = None,
+) -> Audit:
+    """The prior by every method that applies, the largest safe tau_plus, the bias of the loss, and advice.
+
+    embeddings: an array or tensor (n, d), or the path of an .npy, .npz, .parquet or .safetensors file, which is
+    read once and may be larger than memory; FILE:NAME picks an array of several.
+    pairs: positives of all rows (n, d), or whole numbers (m, 2), the places of pairs among the rows.
+    labels: (n,) numbers or words, negative or empty = unknown; also one a line in .txt or .csv.
+    temperature, batch_size: of the loss that is trained with. prior: the chance that two rows share a class, where
+    it is known. tau_plus: a setting whose effect is wanted, too.
+    shown: called with what is done, of how much, and of what.
+    """
+    shown = shown or (lambda _done, _total, _what: None)
+    _check_settings(temperature, batch_size, prior, tau_plus)
+    rows = checked_embeddings(embeddings, "embeddings")
+    positives = None if pairs is None else checked_pairs(pairs, rows)
+    classes, names = (None, []) if labels is None else checked_labels(labels, rows)
+    sample = drawn(rows, positives, classes, wanted=batch_size, seed=seed, shown=shown)
+    priors = _priors(sample, classes, prior, seed, shown)
+    believed = _believed(priors)
+    anchors = anchors_of(sample, temperature=temperature, batch_size=batch_size, prior=believed.value)
+    tau_cap = anchors.tau_cap
+    tau_safe = min(0.99, float(tau_cap[math.floor(SAFE * (len(tau_cap) - 1))]))
+    best = _nearest(anchors, tau_safe)
+    numbers = {
+        "biased": anchors.loss(0.0),
+        "unbiased": anchors.unbiased_loss,
+        "found": anchors.loss(best),
+        "floored_at_prior": anchors.floored(believed.value),
+    }
+    auto, words = advice(
+        **numbers, tau_plus=best, prior=believed.value, temperature=temperature, batch_size=batch_size
+    )
+    return Audit(
+        source=rows.name,
+        rows=rows.shape[0],
+        features=rows.shape[1],
+        temperature=temperature,
+        batch_size=batch_size,
+        positives="pairs" if pairs is not None else "labels" if labels is not None else "none",
+        num_anchors=len(tau_cap),
+        priors=priors,
+        prior=believed,
+        false_negatives=_times(believed, batch_size - 1),
+        classes=_affected(anchors, classes, names, batch_size),
+        num_classes=None if classes is None else len(names),
+        tau_eff=anchors.tau_eff,
+        tau_cap=float(tau_cap[(len(tau_cap) - 1) // 2]),
+        tau_safe=tau_safe,
+        floored_at_prior=numbers["floored_at_prior"],
+        floored=tuple((tau, anchors.floored(tau)) for tau in _grid(tau_safe)),
+        biased_loss=numbers["biased"],
+        unbiased_loss=numbers["unbiased"],
+        loss_at_prior=anchors.loss(believed.value),
+        tau_plus=best,
+        loss_at_tau_plus=numbers["found"],
+        auto=auto,
+        advice=words,
+        asked=None if tau_plus is None else Asked(tau_plus, anchors.floored(tau_plus), anchors.loss(tau_plus)),
+        histograms=_histograms(sample, seed),
+        notes=_notes(sample, anchors, classes, rows.shape[0], batch_size),
+    )
+
+
+def _check_settings(temperature: float, batch_size: int, prior: float | None, tau_plus: float | None) -> None:
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite; got {temperature}: 0.1 and 0.5 are usual")
+    if batch_size < 2:
+        raise ValueError(f"batch_size must be at least 2, the others are the unlabeled samples; got {batch_size}")
+    if prior is not None and not 0 < prior < 1:
+        raise ValueError(f"prior must lie in (0, 1); got {prior}: it is 0.1 for ten classes of one size")
+    if tau_plus is not None:
+        check_tau_plus(tau_plus)
+
+
+def _priors(
+    sample: Sample, classes: Indices | None, given: float | None, seed: int, shown: Shown
+) -> tuple[PriorEstimate, ...]:
+    """By every method that applies, the most trusted first."""
+    found = [] if given is None else [PriorEstimate("given", given, given, given)]
+    if classes is not None:
+        found.append(collision_prior(classes[classes >= 0]))
+    methods: tuple[Method, ...] = () if sample.positive is None else get_args(Method)
+    scores = _scores(sample, seed) if methods else None
+    for done, method in enumerate(methods):
+        shown(done, len(methods) + 1, f"prior by {method}")
+        assert scores is not None
+        found.append(mixture_prior(scores, method, seed=seed))
+    shown(len(methods), len(methods) + 1, "prior by clusters")
+    found.append(cluster_prior(sample.z.numpy(), seed=seed))
+    shown(len(methods) + 1, len(methods) + 1, "prior")
+    return tuple(found)
+
+
+def _believed(priors: tuple[PriorEstimate, ...]) -> PriorEstimate:
+    """The first that nothing speaks against; clusters, which are last, if there is none."""
+    certain = [found for found in priors if found.method in ("given", "labels")]
+    return next((found for found in [*certain, *priors] if found in certain or not found.warnings), priors[-1])
+
+
+def _scores(sample: Sample, seed: int) -> Scores:
+    assert sample.positive is not None
+    similarity = (sample.z * sample.positive).sum(1)[: PAIRS[0]]
+    return Scores(similarity.double().numpy(), _random_similarity(sample, seed).numpy(), len(sample))
+
+
+def _random_similarity(sample: Sample, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.randint(len(sample), (PAIRS[1],), generator=generator)
+    # Any but itself.
+    second = (first + torch.randint(1, len(sample), (PAIRS[1],), generator=generator)) % len(sample)
+    return (sample.z[first] * sample.z[second]).sum(1).double()
+
+
+def _nearest(anchors: Anchors, most: float) -> float:
+    """The tau_plus up to `most` whose loss is nearest to the unbiased one; the loss falls as tau_plus grows."""
+    low, high = 0.0, most
+    if anchors.loss(high) >= anchors.unbiased_loss:
+        return high
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if anchors.loss(middle) > anchors.unbiased_loss else (low, middle)
+    return (low + high) / 2
+
+
+def _grid(tau_safe: float) -> list[float]:
+    """Values of tau_plus whose floor is looked at: from where nothing is on it."""
+    values: list[float] = np.geomspace(min(1e-4, max(1e-6, tau_safe / 3)), 0.9, 120).tolist()
+    return values
+
+
+def _times(prior: PriorEstimate, count: int) -> tuple[float, float, float]:
+    return prior.value * count, prior.low * count, prior.high * count
+
+
+def _affected(
+    anchors: Anchors, classes: Indices | None, names: list[str], batch_size: int
+) -> tuple[AffectedClass, ...]:
+    if classes is None or anchors.labels is None:
+        return ()
+    shares = np.bincount(classes[classes >= 0]) / (classes >= 0).sum()
+    count = torch.bincount(anchors.labels, minlength=len(names))
+    total = torch.bincount(anchors.labels, anchors.bias, minlength=len(names))
+    every = [
+        AffectedClass(
+            name, float(share), float(share) * (batch_size - 1), float(bias / seen) if seen >= FEW else None
+        )
+        for name, share, bias, seen in zip(names, shares, total, count, strict=True)
+    ]
+    every.sort(key=lambda one: (-math.inf if one.bias is None else one.bias, one.share), reverse=True)
+    return tuple(every[:CLASSES])
+
+
+def _histograms(sample: Sample, seed: int) -> tuple[Histogram, ...]:
+    kinds = {"random pairs": _random_similarity(sample, seed)}
+    if sample.positive is not None:
+        kinds["positive pairs"] = (sample.z * sample.positive).sum(1).double()
+    if sample.labels is not None:
+        partner = next_of_class(sample.labels)
+        paired = partner != torch.arange(len(sample))
+        kinds["pairs of one class"] = (sample.z * sample.z[partner]).sum(1).double()[paired]
+    lowest = min(float(values.min()) for values in kinds.values())
+    edges = np.linspace(max(-1.0, lowest - 0.02), 1.0, BINS + 1)
+    return tuple(
+        Histogram(
+            name, tuple(edges.tolist()), tuple(np.histogram(values.clamp(-1, 1), edges, density=True)[0].tolist())
+        )
+        for name, values in kinds.items()
+    )
+
+
+def _notes(
+    sample: Sample, anchors: Anchors, classes: Indices | None, rows: int, batch_size: int
+) -> tuple[str, ...]:
+    notes = []
+    if len(sample) < rows:
+        notes.append(f"From {len(sample):,} of {rows:,} rows, drawn at random; all were checked.")
+    if anchors.batch < batch_size:
+        notes.append(f"A batch of {batch_size:,} is stood for by {anchors.batch:,} rows: there are no more.")
+    if sample.positive is None and sample.labels is None:
+        notes.append(
+            "Without pairs and labels, positives are taken to be equal to their anchors: the floor is reached "
+            "soonest then, so what is safe here is safe for yours."
+        )
+    if sample.labels is None:
+        notes.append("Without labels, the loss with true negatives is guessed from the prior and the similarities.")
+    elif classes is not None and (classes < 0).any():
+        notes.append(f"Only the {int((classes >= 0).sum()):,} rows with a label are anchors and unlabeled samples.")
+    return tuple(notes)
