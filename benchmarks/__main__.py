@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own, one after the other: losses, views, probe, training."""
+"""All benchmarks, each in a process of its own, one after the other: losses, views, probe, training, audit."""
 
 import argparse
 import subprocess
@@ -20,6 +20,7 @@ PARTS = {
     "views": Part("benchmarks.views", "views.json", "--batch 16 --rounds 1"),
     "probe": Part("benchmarks.probe", "probe.json", "--samples 1000 --rounds 1 --C 1"),
     "training": Part("benchmarks.training", "training.json", "--images 32 --batch 16 --rounds 1"),
+    "audit": Part("benchmarks.audit", "audit.json", "--rows 2000"),
 }
 
 

@@ -59,6 +59,15 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("bounds --tau-plus 0.1 --num-unlabeled 9 --temperature 0.004", "temperature must be finite and at least"),
         ("bounds --tau-plus 0.1 --num-unlabeled 9 --num-anchors 0", "num_anchors be at least 1"),
         ("bounds --num-unlabeled 9", "--tau-plus"),
+        ("audit nowhere.npy", "nowhere.npy: No such file or directory"),
+        ("audit .", "is a folder; expected a file that ends in one of .npy"),
+        ("audit", "EMBEDDINGS"),
+        ("audit z.npy --temprature 1", "did you mean --temperature?"),
+        ("audit z.npy --temperature 0", "temperature must be finite and at least 0.001; got 0.0"),
+        ("audit z.npy --batch-size 1", "batch_size must be a whole number of at least 2"),
+        ("audit z.npy --out none/report.html", "the folder of --out must be there and writable; got none"),
+        ("audit z.npy --out .", "--out must be a file, such as report.html; got the folder ."),
+        ("audit z.npy --seed -1", "seed must be a whole number of at least 0; got -1"),
         ("train folder --data.root nowhere", "nowhere is not a folder"),
         ("demo --seeds 0", "seeds must be at least 1; got 0"),
         ("resume nowhere", "nowhere holds no run: expected settings.json in it"),
@@ -118,6 +127,36 @@ def test_train_evaluate_embed_report(
     assert "debiased" in capsys.readouterr().out
     main(["resume", str(run), "--quiet"])
     assert "is finished" in capsys.readouterr().err
+
+
+def test_audit_of_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 4, 300)
+    z0 = 3 * np.eye(4, 16)[labels] + generator.standard_normal((300, 16))
+    np.savez("views.npz", z0=z0, z1=z0 + 0.1 * generator.standard_normal((300, 16)))
+    Path("labels.txt").write_text("\n".join(f"class [{label}]" for label in labels) + "\n")
+    main(["audit", "views.npz:z0", "--labels", "labels.txt", "--temperature", "0.2", "--batch-size", "64",
+          "--tau-plus", "0.1", "--out", "report.html"])  # fmt: skip
+    captured = capsys.readouterr()
+    assert "Set tau_plus" in captured.out
+    assert "class [0]" in captured.out
+    assert "page in report.html" in captured.out
+    assert "Sampling bias in views.npz:z0" in Path("report.html").read_text()
+    main(["audit", "views.npz:z0", "--prior", "0.25", "--json", "--quiet"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["prior"]["value"] == 0.25
+    assert "views.npz must hold 'z9'; it holds z0, z1" in error_of(["audit", "views.npz:z9"], capsys)
+    z0[7, 3] = np.nan
+    np.save("bad.npy", z0)
+    with pytest.raises(SystemExit) as end:
+        main(["audit", "bad.npy", "--quiet"])
+    assert end.value.code == 2
+    # Reading takes its time, so what is wrong with a row may come after lines of progress.
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("debiased: bad.npy must hold finite rows that are not zero; got 1 of 300")
 
 
 def test_embed_keeps_names_and_labels(

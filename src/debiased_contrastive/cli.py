@@ -162,7 +162,7 @@ class Audit:
     temperature: float = 0.1
     """Of the loss that is trained with."""
     batch_size: int = 256
-    """Of the training; the other rows of a batch are an anchor's unlabeled samples."""
+    """N + 1: the other rows of a batch are an anchor's unlabeled samples. For b images of two views, 2b - 1."""
     prior: float | None = None
     """The chance that two rows share a class, if it is known: 0.1 for ten classes of one size."""
     tau_plus: float | None = None

@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -24,10 +25,14 @@ def progress(what: str, *, quiet: bool) -> Iterator["Bar"]:
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=False) as drawn:
+    drawn = Progress(*columns, TimeRemainingColumn(), console=console, transient=False)
+    try:
         yield Bar(what, drawn)
+    finally:
+        if drawn.live.is_started:
+            drawn.stop()
 
 
 class Bar:
@@ -36,13 +41,19 @@ class Bar:
     def __init__(self, what: str, drawn: Progress | None) -> None:
         self.what, self.drawn = what, drawn
         self.task = None if drawn is None else drawn.add_task(what, total=None, note="")
-        self.tenth = -1
+        self.tenth, self.done = -1, 0
 
     def at(self, done: int, total: int, note: str = "") -> None:
         """Show that `done` of `total` are done."""
         if self.drawn is not None and self.task is not None:
+            # Not before there is something to show: what is refused at once is one line without a bar.
+            self.drawn.start()
             self.drawn.update(self.task, completed=done, total=total, note=note)
-        elif total and (tenth := 10 * done // total) > self.tenth:
+            return
+        # Less than before is done of something else.
+        self.tenth = -1 if done < self.done else self.tenth
+        self.done = done
+        if total and (tenth := 10 * done // total) > self.tenth:
             self.tenth = tenth
             say(f"{self.what}: {done} of {total} {note}".rstrip())
 
@@ -56,7 +67,8 @@ def table(title: str, header: list[str], rows: list[list[str]]) -> None:
     """A table on the standard output, plain where that is a file."""
     made = Table(*header, title=title, title_justify="left")
     for row in rows:
-        made.add_row(*row)
+        # A name with brackets is a name.
+        made.add_row(*map(escape, row))
     Console(width=None if sys.stdout.isatty() else 160).print(made)
 
 

@@ -70,7 +70,7 @@ def test_safetensors(tmp_path: Path, dtype: str) -> None:
     array = table(dtype, 201)
     # A first tensor of an odd size leaves the second one unaligned.
     save_file({"a": np.ones(3, np.uint8), "embeddings": array}, tmp_path / "x.safetensors", {"made": "here"})
-    rows = rows_of(tmp_path / "x.safetensors", "x")
+    rows = rows_of(tmp_path / "x.safetensors", "embeddings")
     check(rows, array)
     assert rows.dtype == {"f2": "f4"}.get(dtype, dtype)
     assert rows.name == f"{tmp_path}/x.safetensors:embeddings"
@@ -145,7 +145,9 @@ def test_which_array_is_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", z0=one)
     np.savez(tmp_path / "two.npz", embeddings=one, z1=two)
     assert rows_of(tmp_path / "one.npz", "x").name == f"{tmp_path}/one.npz:z0"
-    check(rows_of(tmp_path / "two.npz", "x"), one)
+    check(rows_of(tmp_path / "two.npz", "embeddings"), one)
+    with pytest.raises(ValueError, match="holds several arrays: embeddings, z1; choose one"):
+        rows_of(tmp_path / "two.npz", "labels")
     check(rows_of(f"{tmp_path}/two.npz:z1", "x"), two)
     np.save(tmp_path / "two.npy", two)
     (tmp_path / "two.npy").rename(tmp_path / "two.npz:z0.NPY")
@@ -242,6 +244,15 @@ def test_a_row_group_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.
     assert sum(map(len, blocks)) == len(array) - len(first)
 
 
+def test_whole_numbers_beside_fractions_are_no_features(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"id": [7, 8], "f0": [0.5, 1.0], "f1": [2.0, 3.0], "label": [1, 0]}
+    parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
+    check(rows_of(tmp_path / "a.parquet", "embeddings"), np.array([[0.5, 2.0], [1.0, 3.0]]))
+    check(rows_of(f"{tmp_path}/a.parquet:label", "labels"), np.array([1, 0]))
+
+
 @pytest.mark.parametrize(
     ("columns", "name", "message"),
     [
@@ -250,7 +261,7 @@ def test_a_row_group_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.
         ({"e": [None, [1.0]]}, "", r"t\.parquet:e must hold no nulls; row 0, from 0, has one"),
         ({"e": [[1.0, 2.0]] * 9 + [[1.0, None]]}, "", r"must hold no nulls; row 9, from 0, has one; drop or fill"),
         ({"e": [1, 2, None]}, "", r"t\.parquet:e must hold no nulls; row 2"),
-        ({"a": [1, 2], "b": [1.0, None]}, "", r"t\.parquet:b must hold no nulls; row 1"),
+        ({"a": [1.0, 2.0], "b": [1.0, None]}, "", r"t\.parquet:b must hold no nulls; row 1"),
         ({"e": ["a", None]}, "", r"must hold no nulls; row 1"),
         ({"e": [[["a"]]]}, "", r"must hold numbers, strings or lists of numbers; got list<.*>; cast"),
         ({"a": [[1]], "b": [[2]], "c": [3]}, "", r"holds several arrays: a, b; choose one by .*t\.parquet:NAME"),

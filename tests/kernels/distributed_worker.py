@@ -140,16 +140,16 @@ def check_unreduced(sizes: tuple[int, ...], rank: int) -> None:
 
 
 def check_auto(sizes: tuple[int, ...], rank: int) -> None:
-    """Every process goes on with the same share, the mean of what they saw."""
+    """Every process goes on with the same number, the mean of what they saw."""
     views = inputs(sum(sizes), torch.float64)
     start = sum(sizes[:rank])
     auto = dc.AutoTauPlus(0.2, warm_up=0)
     dc.DebiasedNTXentLoss(T, auto, gather_distributed=True)(*views[:2, start : start + sizes[rank]])
-    assert auto.share is not None
+    assert auto.of_cap is not None
     shares = [torch.zeros((), dtype=torch.float64) for _ in sizes]
-    dist.all_gather(shares, torch.tensor(auto.share, dtype=torch.float64))
+    dist.all_gather(shares, torch.tensor(auto.of_cap, dtype=torch.float64))
     assert len({float(share) for share in shares}) == 1
-    assert 0 < auto.share < 1
+    assert 0 < auto.of_cap < 1
 
 
 def check_errors(world: int, rank: int) -> None:

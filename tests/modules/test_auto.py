@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def auto_of(loss: dc.DebiasedNTXentLoss | dc.DebiasedInfoNCELoss) -> dc.AutoTauP
 
 
 def share_of(loss: dc.DebiasedNTXentLoss | dc.DebiasedInfoNCELoss) -> float:
-    share = auto_of(loss).share
+    share = auto_of(loss).of_cap
     assert share is not None
     return share
 
@@ -149,23 +150,52 @@ def test_queues_own_negatives_and_ids_are_looked_at() -> None:
     assert shares[0] == shares[3] != shares[2]
 
 
-def test_gradients_flow_and_tau_plus_is_a_constant_in_them() -> None:
+def test_the_correction_is_a_constant_for_gradients() -> None:
+    """Each anchor's gradient is that of InfoNCE with as many samples as give this value of the loss."""
     x, y, u = (z.requires_grad_() for z in batches(1, b=30)[0])
     loss = dc.DebiasedInfoNCELoss(0.2, dc.AutoTauPlus(warm_up=0))
-    loss(x, y, u).backward()
+    value = loss(x, y, u)
+    value.backward()
     got = [z.grad.clone() for z in (x, y, u) if z.grad is not None]
     for z in (x, y, u):
         z.grad = None
-    statistics = from_logits((x * y).sum(1) / 0.2, x @ u.T / 0.2, None, lower=-5.0, beta=0)
+    unit = torch.nn.functional.normalize
+    logits, positive = unit(x) @ unit(u).T / 0.2, (unit(x) * unit(y)).sum(1) / 0.2
+    statistics = from_logits(positive, logits, None, lower=-5.0, beta=0)
     tau_plus = (share_of(loss) * largest_tau_plus(statistics)).clamp(max=0.1)
-    dc.DebiasedInfoNCELoss(0.2, 0.0)(x, y, u, tau_plus=tau_plus).backward()
+    g = (logits.exp().mean(1) - tau_plus * positive.exp()) / (1 - tau_plus)
+    samples = len(u) * (g / logits.exp().mean(1)).detach()
+    want = torch.nn.functional.softplus(logits.logsumexp(1) - math.log(len(u)) + samples.log() - positive).mean()
+    want.backward()
+    assert value.item() == pytest.approx(want.item(), rel=1e-9)
     for z, grad in zip((x, y, u), got, strict=True):
         assert z.grad is not None
-        assert torch.allclose(z.grad, grad, rtol=1e-9)
+        assert torch.allclose(z.grad, grad, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("b", [3, 20, 127, 128, 129])
+def test_every_batch_size_is_looked_at_in_both_directions(b: int) -> None:
+    loss = dc.DebiasedInfoNCELoss(0.2, dc.AutoTauPlus(warm_up=0), symmetric=True)
+    x, y, _ = batches(1, b=b)[0]
+    assert loss(x, y).isfinite()
+    assert dc.DebiasedNTXentLoss(0.2, dc.AutoTauPlus(warm_up=0))(x, y).isfinite()
+
+
+def test_what_untrained_embeddings_say_is_forgotten() -> None:
+    first, rest = batches(20, b=40, seed=1), batches(3, b=40)
+    collapsed = [(torch.ones_like(x), torch.ones_like(y), torch.ones_like(u)) for x, y, u in first]
+    shares = []
+    for before in (first, collapsed):
+        loss = dc.DebiasedInfoNCELoss(0.2, dc.AutoTauPlus(warm_up=20))
+        for batch in [*before, *rest]:
+            loss(*batch)
+        shares.append(share_of(loss))
+    assert shares[0] == shares[1]
 
 
 @pytest.mark.parametrize(("arguments", "line"), [
     ({"prior": 0.0}, r"prior must lie in \(0, 1\); got 0.0"),
+    ({"prior": "0.1"}, r"prior must lie in \(0, 1\); got '0.1'"),
     ({"prior": 10}, r"prior must lie in \(0, 1\); got 10"),
     ({"warm_up": -1}, r"warm_up must be a whole number of calls, at least 0; got -1"),
     ({"warm_up": 2.5}, r"warm_up must be a whole number of calls, at least 0; got 2.5"),

@@ -5,10 +5,19 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debiased_contrastive.prior.labels import NORMAL, collision_prior, frequency_prior, pair_prior
+import debiased_contrastive as dc
+from debiased_contrastive.prior.labels import (
+    NORMAL,
+    anchor_priors,
+    collision_prior,
+    frequency_prior,
+    pair_prior,
+)
+from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
 
 UNEVEN = np.array([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01])
 
@@ -57,3 +66,40 @@ def test_bad_labels_are_refused() -> None:
         pair_prior([0.5, 1.0])
     with pytest.raises(ValueError, match=r"sum to 1; got a sum of 1.5"):
         frequency_prior([1.0, 0.5])
+
+
+def test_each_anchor_has_the_share_of_its_class() -> None:
+    shares = [0.6, 0.3, 0.1]
+    assert anchor_priors([2, 0, 1, 0], shares).tolist() == [0.1, 0.6, 0.3, 0.6]
+    assert anchor_priors([-1, 1], shares).tolist() == [pytest.approx(0.46), 0.3]
+    # Its mean over a sample of p is the one number for all.
+    labels = np.random.default_rng(0).choice(3, 100_000, p=shares)
+    assert anchor_priors(labels, shares).mean() == pytest.approx(frequency_prior(shares), abs=0.003)
+    for wrong in ([3], [-2], [[0]], [0.5]):
+        with pytest.raises(ValueError, match=r"labels must be one row of class numbers below 3, -1 = unknown; got"):
+            anchor_priors(wrong, shares)
+    with pytest.raises(ValueError, match=r"frequencies must be one row of probabilities that sum to 1"):
+        anchor_priors([0], [0.5, 0.4])
+
+
+def test_with_it_the_loss_of_uneven_classes_is_the_unbiased_one() -> None:
+    """One number for all puts some of the anchors on the floor and others too high."""
+    generator = torch.Generator().manual_seed(0)
+    shares = torch.tensor([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01], dtype=torch.float64)
+    world = VonMisesFisherWorld(random_means(10, 32, generator), 60.0, 0.2, shares)
+    x, labels = world.sample(300, generator)
+    positives = world.members(labels.unsqueeze(1).expand(-1, 200), generator)
+    u, of_u = world.sample(4000, generator)
+    logits, v = x @ u.T / 0.2, (positives @ x.unsqueeze(2)).squeeze(2) / 0.2
+    s_plus = v[:, 0]
+
+    def loss(tau_plus: float | torch.Tensor) -> float:
+        return float(dc.contrastive_loss(s_plus, logits, v, tau_plus=tau_plus, lower=-5.0))
+
+    own = labels.unsqueeze(1) == of_u
+    negatives = logits.masked_fill(own, -torch.inf).logsumexp(1) - (~own).sum(1).log() + math.log(4000)
+    unbiased = float(torch.nn.functional.softplus(negatives - s_plus).mean())
+    by_anchor = abs(loss(torch.as_tensor(anchor_priors(labels.numpy(), shares.numpy()))) - unbiased)
+    assert by_anchor < 0.05
+    assert by_anchor < 0.1 * abs(loss(frequency_prior(shares.numpy())) - unbiased)
+    assert by_anchor < 0.5 * abs(loss(0.1) - unbiased)

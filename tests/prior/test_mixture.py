@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from debiased_contrastive.prior import clusters
 from debiased_contrastive.prior.alpha_max import alpha_max, alpha_max_noisy
 from debiased_contrastive.prior.best_bin import best_bin, negated, separability, tail
 from debiased_contrastive.prior.clusters import cluster_prior
@@ -130,3 +131,40 @@ def test_bad_input_is_refused() -> None:
         cluster_prior(np.zeros((3, 2)))
     with pytest.raises(ValueError, match="no direction"):
         cluster_prior(np.zeros((60, 2)))
+
+
+def test_an_estimate_near_one_is_doubted() -> None:
+    """Where positives are hardly nearer than random pairs, 1 would explain them; the AUC given 1 means nothing."""
+    generator = np.random.default_rng(0)
+    scores = Scores(np.tanh(generator.normal(0.05, 0.2, 3000)), np.tanh(generator.normal(0, 0.2, 30_000)))
+    assert any("more than the similarities allow" in line for line in doubts(scores, 0.995))
+    assert any("hardly told apart" in line for line in doubts(scores, 0.3))
+
+
+def test_fewer_items_widen_the_interval() -> None:
+    scores = scores_of(world_of(10), 0)
+    few = Scores(scores.positive, scores.random, items=600)
+    wide, narrow = mixture_prior(few), mixture_prior(scores)
+    assert wide.value == pytest.approx(narrow.value, abs=0.02)
+    # 3,000 and 30,000 pairs of 600 items are worth 300: intervals by the root of 10 to the root of 100 as wide.
+    assert 3 < (wide.high - wide.low) / (narrow.high - narrow.low) < 11
+
+
+def test_the_interval_of_clusters_covers_numbers_that_are_nearly_as_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _ = world_of(5).sample(600, torch.Generator().manual_seed(0))
+    sure = cluster_prior(x.numpy(), grid=(3, 5, 8))
+    assert sure.high - sure.low < 0.01
+    assert sure.value == pytest.approx(0.2, abs=0.01)
+    monkeypatch.setattr(clusters, "NEARLY", -1.0)
+    unsure = cluster_prior(x.numpy(), grid=(3, 5, 8))
+    assert unsure.value == sure.value
+    assert unsure.low < 0.18
+    assert unsure.high > 0.3
+
+
+def test_the_ends_of_the_grid_are_doubted() -> None:
+    x, _ = world_of(5).sample(600, torch.Generator().manual_seed(0))
+    assert any("the coarsest that is tried" in line for line in cluster_prior(x.numpy(), grid=(5, 8)).warnings)
+    assert any("the finest that is tried" in line for line in cluster_prior(x.numpy(), grid=(3, 5)).warnings)
+    with pytest.raises(ValueError, match="embeddings must not all be equal"):
+        cluster_prior(np.ones((60, 4)))

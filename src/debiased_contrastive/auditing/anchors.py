@@ -1,21 +1,26 @@
 """What a contrastive loss at a temperature and a batch size would see of a sample of embeddings."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from debiased_contrastive.auditing.sample import Sample
-from debiased_contrastive.objectives.effective import effective_tau_plus, log_mean_without
+from debiased_contrastive.objectives.effective import (
+    effective_tau_plus,
+    following_tau_plus,
+    log_mean_without,
+    share_of_cap,
+)
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
 from debiased_contrastive.objectives.losses import debiased
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 ANCHORS = 4000
 """Anchors that are looked at."""
-_ROWS = 256
-"""Anchors whose logits are in memory at a time."""
+_LOGITS = 2**21
+"""Logits in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,11 @@ class Anchors:
         """The debiased loss; 0 is the biased one."""
         return float(debiased(self.statistics, tau_plus).mean())
 
+    def auto_loss(self, prior: float) -> float:
+        """The loss with an automatic tau_plus."""
+        share = share_of_cap(self.statistics, self.log_mean_negatives)
+        return float(debiased(self.statistics, following_tau_plus(self.statistics, share, prior)).mean())
+
     @property
     def bias(self) -> Tensor:
         """(a,) by how much the biased loss of each anchor is above the unbiased one."""
@@ -60,7 +70,7 @@ class Anchors:
 
     @property
     def _unbiased(self) -> Statistics:
-        return Statistics(**{**vars(self.statistics), "log_mean_unlabeled": self.log_mean_negatives})
+        return replace(self.statistics, log_mean_unlabeled=self.log_mean_negatives)
 
 
 @torch.no_grad()
@@ -72,11 +82,19 @@ def anchors_of(sample: Sample, *, temperature: float, batch_size: int, prior: fl
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     done = 0
     for start in range(0, len(sample) - batch + 1, batch):
-        for rows in torch.arange(start, start + batch)[usable[start : start + batch]].split(_ROWS):
+        for rows in torch.arange(start, start + batch)[usable[start : start + batch]].split(
+            max(1, _LOGITS // batch)
+        ):
             if done < ANCHORS:
                 parts.append(_log_means(sample, rows, slice(start, start + batch), temperature, prior))
                 done += len(rows)
-    chosen, log_u, log_negatives = (torch.cat(column) for column in zip(*parts, strict=True))
+    chosen, log_u, log_negatives = (torch.cat([part[k] for part in parts] or [positive[:0]]) for k in range(3))
+    if not len(chosen):
+        raise ValueError(
+            "no row has a positive, an unlabeled sample and a true negative in a batch: classes must have several "
+            f"rows, and a batch several classes; got batches of {batch} from {len(sample)} rows"
+        )
+    chosen = chosen.long()
     s_plus = positive[chosen] / temperature
     statistics = Statistics(
         positive=s_plus,
@@ -97,11 +115,13 @@ def _log_means(
     index = sample.index[columns]
     own = (sample.index[rows].unsqueeze(1) == index) | (sample.positive_index[rows].unsqueeze(1) == index)
     logits = logits.masked_fill(own, -math.inf)
-    log_u, _ = log_mean_exp(logits)
+    log_u, count = log_mean_exp(logits)
     if sample.labels is None:
-        return rows, log_u, log_mean_without(logits, prior)
-    same = sample.labels[rows].unsqueeze(1) == sample.labels[columns]
-    log_negatives, count = log_mean_exp(logits.masked_fill(same, -math.inf))
+        # What is guessed for a part of the samples may not be more than all of them have.
+        log_negatives = torch.minimum(log_mean_without(logits, prior), log_u)
+    else:
+        same = sample.labels[rows].unsqueeze(1) == sample.labels[columns]
+        log_negatives, count = log_mean_exp(logits.masked_fill(same, -math.inf))
     return rows[count > 0], log_u[count > 0], log_negatives[count > 0]
 
 

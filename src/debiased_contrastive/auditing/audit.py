@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from debiased_contrastive.auditing.advice import SAFE, advice
+from debiased_contrastive.auditing.advice import SAFE, Case, advice
 from debiased_contrastive.auditing.anchors import Anchors, anchors_of, next_of_class
 from debiased_contrastive.auditing.result import AffectedClass, Asked, Audit, Histogram
 from debiased_contrastive.auditing.sample import (
     Indices,
+    Pairs,
     Sample,
     Shown,
     checked_embeddings,
@@ -55,26 +56,30 @@ def audit(
     shown: called with what is done, of how much, and of what.
     """
     shown = shown or (lambda _done, _total, _what: None)
-    _check_settings(temperature, batch_size, prior, tau_plus)
+    _check_settings(temperature, batch_size, prior, tau_plus, seed)
     rows = checked_embeddings(embeddings, "embeddings")
     positives = None if pairs is None else checked_pairs(pairs, rows)
     classes, names = (None, []) if labels is None else checked_labels(labels, rows)
     sample = drawn(rows, positives, classes, wanted=batch_size, seed=seed, shown=shown)
-    priors = _priors(sample, classes, prior, seed, shown)
-    believed = _believed(priors)
+    priors, refusals = _priors(sample, classes, prior, seed, shown)
+    believed, is_doubtful = _believed(priors)
     anchors = anchors_of(sample, temperature=temperature, batch_size=batch_size, prior=believed.value)
     tau_cap = anchors.tau_cap
-    tau_safe = min(0.99, float(tau_cap[math.floor(SAFE * (len(tau_cap) - 1))]))
-    best = _nearest(anchors, tau_safe)
-    numbers = {
-        "biased": anchors.loss(0.0),
-        "unbiased": anchors.unbiased_loss,
-        "found": anchors.loss(best),
-        "floored_at_prior": anchors.floored(believed.value),
-    }
-    auto, words = advice(
-        **numbers, tau_plus=best, prior=believed.value, temperature=temperature, batch_size=batch_size
+    tau_safe = _safe(tau_cap)
+    constant = _nearest(anchors, tau_safe)
+    case = Case(
+        biased=anchors.loss(0.0),
+        unbiased=anchors.unbiased_loss,
+        constant=constant,
+        at_constant=anchors.loss(constant),
+        at_auto=anchors.auto_loss(believed.value),
+        prior=believed.value,
+        is_doubtful=is_doubtful,
+        floored_at_prior=anchors.floored(believed.value),
+        temperature=temperature,
+        batch_size=batch_size,
     )
+    setting, words = advice(case)
     return Audit(
         source=rows.name,
         rows=rows.shape[0],
@@ -91,26 +96,34 @@ def audit(
         tau_eff=anchors.tau_eff,
         tau_cap=float(tau_cap[(len(tau_cap) - 1) // 2]),
         tau_safe=tau_safe,
-        floored_at_prior=numbers["floored_at_prior"],
-        floored=tuple((tau, anchors.floored(tau)) for tau in _grid(tau_safe)),
-        biased_loss=numbers["biased"],
-        unbiased_loss=numbers["unbiased"],
+        floored_at_prior=case.floored_at_prior,
+        floored=tuple((tau, anchors.floored(tau)) for tau in _grid(tau_cap)),
+        biased_loss=case.biased,
+        unbiased_loss=case.unbiased,
         loss_at_prior=anchors.loss(believed.value),
-        tau_plus=best,
-        loss_at_tau_plus=numbers["found"],
-        auto=auto,
+        constant=constant,
+        loss_at_constant=case.at_constant,
+        loss_at_auto=case.at_auto,
+        tau_plus=setting,
         advice=words,
         asked=None if tau_plus is None else Asked(tau_plus, anchors.floored(tau_plus), anchors.loss(tau_plus)),
         histograms=_histograms(sample, seed),
-        notes=_notes(sample, anchors, classes, rows.shape[0], batch_size),
+        notes=(*_notes(sample, anchors, positives, classes, rows.shape[0], batch_size), *refusals),
     )
 
 
-def _check_settings(temperature: float, batch_size: int, prior: float | None, tau_plus: float | None) -> None:
-    if not 0 < temperature < math.inf:
-        raise ValueError(f"temperature must be positive and finite; got {temperature}: 0.1 and 0.5 are usual")
-    if batch_size < 2:
-        raise ValueError(f"batch_size must be at least 2, the others are the unlabeled samples; got {batch_size}")
+def _check_settings(
+    temperature: float, batch_size: int, prior: float | None, tau_plus: float | None, seed: int
+) -> None:
+    if not 1e-3 <= temperature < math.inf:
+        raise ValueError(f"temperature must be finite and at least 0.001; got {temperature}: 0.1 and 0.5 are usual")
+    if not isinstance(batch_size, int) or batch_size < 2:
+        raise ValueError(
+            "batch_size must be a whole number of at least 2, the others are the unlabeled samples; got "
+            f"{batch_size}"
+        )
+    if not isinstance(seed, int) or seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0; got {seed}")
     if prior is not None and not 0 < prior < 1:
         raise ValueError(f"prior must lie in (0, 1); got {prior}: it is 0.1 for ten classes of one size")
     if tau_plus is not None:
@@ -119,27 +132,36 @@ def _check_settings(temperature: float, batch_size: int, prior: float | None, ta
 
 def _priors(
     sample: Sample, classes: Indices | None, given: float | None, seed: int, shown: Shown
-) -> tuple[PriorEstimate, ...]:
-    """By every method that applies, the most trusted first."""
+) -> tuple[tuple[PriorEstimate, ...], list[str]]:
+    """By every method that applies, the most trusted first; and why others could say nothing."""
     found = [] if given is None else [PriorEstimate("given", given, given, given)]
     if classes is not None:
         found.append(collision_prior(classes[classes >= 0]))
-    methods: tuple[Method, ...] = () if sample.positive is None else get_args(Method)
+    methods = () if sample.positive is None else get_args(Method)
     scores = _scores(sample, seed) if methods else None
-    for done, method in enumerate(methods):
+    refusals = []
+    for done, method in enumerate((*methods, "clusters")):
         shown(done, len(methods) + 1, f"prior by {method}")
-        assert scores is not None
-        found.append(mixture_prior(scores, method, seed=seed))
-    shown(len(methods), len(methods) + 1, "prior by clusters")
-    found.append(cluster_prior(sample.z.numpy(), seed=seed))
+        try:
+            if method == "clusters":
+                found.append(cluster_prior(sample.z.numpy(), seed=seed))
+            elif scores is not None:
+                found.append(mixture_prior(scores, method, seed=seed))
+        except ValueError as error:
+            refusals.append(f"No prior by {method}: {error}.")
     shown(len(methods) + 1, len(methods) + 1, "prior")
-    return tuple(found)
+    if not found:
+        raise ValueError(f"no method can tell the prior: pass it, or labels. {' '.join(refusals)}")
+    return tuple(found), refusals
 
 
-def _believed(priors: tuple[PriorEstimate, ...]) -> PriorEstimate:
-    """The first that nothing speaks against; clusters, which are last, if there is none."""
-    certain = [found for found in priors if found.method in ("given", "labels")]
-    return next((found for found in [*certain, *priors] if found in certain or not found.warnings), priors[-1])
+def _believed(priors: tuple[PriorEstimate, ...]) -> tuple[PriorEstimate, bool]:
+    """The given one, labels, the first that nothing speaks against, or clusters; and whether it is doubtful."""
+    for found in priors:
+        if found.method in ("given", "labels") or not found.warnings:
+            return found, False
+    # Clusters always warn that how fine they are is a choice.
+    return priors[-1], priors[-1].method != "clusters" or len(priors[-1].warnings) > 1
 
 
 def _scores(sample: Sample, seed: int) -> Scores:
@@ -156,20 +178,29 @@ def _random_similarity(sample: Sample, seed: int) -> Tensor:
     return (sample.z[first] * sample.z[second]).sum(1).double()
 
 
+def _safe(tau_cap: Tensor) -> float:
+    """The largest tau_plus that puts at most a share SAFE of the anchors on the floor, their caps rising."""
+    first_of_rest = float(tau_cap[math.floor(SAFE * len(tau_cap))])
+    # At its cap an anchor is on the floor already.
+    return min(0.99, (1 - 1e-9) * first_of_rest)
+
+
 def _nearest(anchors: Anchors, most: float) -> float:
-    """The tau_plus up to `most` whose loss is nearest to the unbiased one; the loss falls as tau_plus grows."""
-    low, high = 0.0, most
-    if anchors.loss(high) >= anchors.unbiased_loss:
-        return high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if anchors.loss(middle) > anchors.unbiased_loss else (low, middle)
-    return (low + high) / 2
+    """The tau_plus up to `most` whose loss is nearest to the unbiased one."""
+    wanted = anchors.unbiased_loss
+
+    def nearest(values: list[float]) -> int:
+        return min(range(len(values)), key=lambda place: abs(anchors.loss(values[place]) - wanted))
+
+    coarse = [0.0, *np.geomspace(1e-4 * most, most, 100).tolist()] if most > 0 else [0.0]
+    place = nearest(coarse)
+    fine = np.linspace(coarse[max(0, place - 1)], coarse[min(len(coarse) - 1, place + 1)], 101).tolist()
+    return float(fine[nearest(fine)])
 
 
-def _grid(tau_safe: float) -> list[float]:
+def _grid(tau_cap: Tensor) -> list[float]:
     """Values of tau_plus whose floor is looked at: from where nothing is on it."""
-    values: list[float] = np.geomspace(min(1e-4, max(1e-6, tau_safe / 3)), 0.9, 120).tolist()
+    values: list[float] = np.geomspace(min(1e-4, max(1e-12, float(tau_cap[0]) / 2)), 0.9, 120).tolist()
     return values
 
 
@@ -202,7 +233,8 @@ def _histograms(sample: Sample, seed: int) -> tuple[Histogram, ...]:
     if sample.labels is not None:
         partner = next_of_class(sample.labels)
         paired = partner != torch.arange(len(sample))
-        kinds["pairs of one class"] = (sample.z * sample.z[partner]).sum(1).double()[paired]
+        if bool(paired.any()):
+            kinds["pairs of one class"] = (sample.z * sample.z[partner]).sum(1).double()[paired]
     lowest = min(float(values.min()) for values in kinds.values())
     edges = np.linspace(max(-1.0, lowest - 0.02), 1.0, BINS + 1)
     return tuple(
@@ -214,20 +246,28 @@ def _histograms(sample: Sample, seed: int) -> tuple[Histogram, ...]:
 
 
 def _notes(
-    sample: Sample, anchors: Anchors, classes: Indices | None, rows: int, batch_size: int
-) -> tuple[str, ...]:
+    sample: Sample, anchors: Anchors, pairs: Pairs | None, classes: Indices | None, rows: int, batch_size: int
+) -> list[str]:
     notes = []
-    if len(sample) < rows:
+    if pairs is not None and pairs.places:
+        notes.append(
+            f"Anchors and unlabeled samples are {len(sample):,} of the {rows:,} rows: the first ones of pairs."
+        )
+    elif classes is not None and (classes < 0).any():
+        notes.append(f"Anchors and unlabeled samples are {len(sample):,} of the rows that have a label.")
+    elif len(sample) < rows:
         notes.append(f"From {len(sample):,} of {rows:,} rows, drawn at random; all were checked.")
     if anchors.batch < batch_size:
-        notes.append(f"A batch of {batch_size:,} is stood for by {anchors.batch:,} rows: there are no more.")
+        notes.append(f"A batch of {batch_size:,} is stood for by the {anchors.batch:,} rows that were looked at.")
     if sample.positive is None and sample.labels is None:
         notes.append(
-            "Without pairs and labels, positives are taken to be equal to their anchors: the floor is reached "
-            "soonest then, so what is safe here is safe for yours."
+            "Without pairs and labels, positives are taken to be equal to their anchors. The floor is reached "
+            "soonest then, so what is safe here is safe for yours; your losses are larger than these."
         )
     if sample.labels is None:
         notes.append("Without labels, the loss with true negatives is guessed from the prior and the similarities.")
-    elif classes is not None and (classes < 0).any():
-        notes.append(f"Only the {int((classes >= 0).sum()):,} rows with a label are anchors and unlabeled samples.")
-    return tuple(notes)
+    notes.append(
+        f"An anchor has N = {batch_size - 1:,} unlabeled samples, one for each other row of the batch. The two "
+        "views of SimCLR have twice as many: for a batch of b images give 2b - 1."
+    )
+    return notes

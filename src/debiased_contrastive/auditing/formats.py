@@ -55,8 +55,8 @@ def sliced(shape: tuple[int, ...], part: Callable[[slice], Array]) -> Blocks:
     return lambda most: (part(slice(start, start + most)) for start in range(0, shape[0], most))
 
 
-def chosen(path: Path, name: str | None, names: Sequence[str]) -> str:
-    """The array of this name; without a name the only one, or the one called embeddings."""
+def chosen(path: Path, name: str | None, names: Sequence[str], usual: str) -> str:
+    """The array of this name; without a name the only one, or the one that has its usual name."""
     listed = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
     if not names:
         raise ValueError(f"{path} must hold an array; it holds none")
@@ -64,12 +64,12 @@ def chosen(path: Path, name: str | None, names: Sequence[str]) -> str:
         if name not in names:
             raise ValueError(f"{path} must hold {name!r}; it holds {listed}")
         return name
-    if len(names) > 1 and "embeddings" not in names:
+    if len(names) > 1 and usual not in names:
         raise ValueError(f"{path} holds several arrays: {listed}; choose one by {path}:NAME")
-    return names[0] if len(names) == 1 else "embeddings"
+    return names[0] if len(names) == 1 else usual
 
 
-def npy(path: Path, name: str | None) -> Table:
+def npy(path: Path, name: str | None, _usual: str) -> Table:
     """The array of a .npy file."""
     _without_name(path, name)
     with path.open("rb") as file:
@@ -77,12 +77,12 @@ def npy(path: Path, name: str | None) -> Table:
     return Table(str(path), header.shape, header.dtype, _mapped(path, header))
 
 
-def npz(path: Path, name: str | None) -> Table:
+def npz(path: Path, name: str | None, usual: str) -> Table:
     """An array of a .npz file, compressed or not; it is never unpacked as a whole."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member[:-4] for member in archive.namelist() if member.endswith(".npy")]
-            name = chosen(path, name, members)
+            name = chosen(path, name, members, usual)
             with archive.open(f"{name}.npy") as file:
                 header = _header(file, f"{path}:{name}", archive.getinfo(f"{name}.npy").file_size)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
@@ -94,10 +94,10 @@ def npz(path: Path, name: str | None) -> Table:
     return Table(f"{path}:{name}", header.shape, header.dtype, lambda most: _unpacked(path, name, header, most))
 
 
-def safetensors(path: Path, name: str | None) -> Table:
+def safetensors(path: Path, name: str | None, usual: str) -> Table:
     """A tensor of a .safetensors file."""
     tensors, origin = _safetensors_header(path)
-    name = chosen(path, name, list(tensors))
+    name = chosen(path, name, list(tensors), usual)
     full = f"{path}:{name}"
     try:
         kind, shape = str(tensors[name]["dtype"]), tuple(int(length) for length in tensors[name]["shape"])
@@ -118,7 +118,7 @@ def safetensors(path: Path, name: str | None) -> Table:
     return Table(full, shape, dtype, blocks)
 
 
-def labels(path: Path, name: str | None) -> Table:
+def labels(path: Path, name: str | None, _usual: str) -> Table:
     """The labels of a text file, one a line: int64 where all are whole numbers, else strings."""
     _without_name(path, name)
     try:

@@ -10,20 +10,28 @@ import numpy as np
 from debiased_contrastive.auditing.formats import Array, Table, chosen
 
 
-def parquet(path: Path, name: str | None) -> Table:
-    """A column of numbers, of strings or of lists of numbers, or all columns of numbers side by side."""
+def parquet(path: Path, name: str | None, usual: str) -> Table:
+    """A column of numbers, of strings or of lists of numbers, or all columns of fractions side by side."""
     with _opened(path) as file:
         # What pandas adds for an index of its own is no data.
         kinds = {
             field.name: field.type for field in file.schema_arrow if not field.name.startswith("__index_level_")
         }
         length = file.metadata.num_rows
-    if name is None and len(kinds) > 1 and all(_is_number(kind) for kind in kinds.values()):
-        dtype = np.result_type(*(kind.to_pandas_dtype() for kind in kinds.values()))
-        return Table(str(path), (length, len(kinds)), dtype, lambda most: _stacked(path, list(kinds), most))
     lists = [each for each, kind in kinds.items() if _is_list(kind)]
-    name = chosen(path, name, lists if lists and name is None else list(kinds))
+    if name is None and not lists and usual not in kinds and (side_by_side := _features(kinds)):
+        dtype = np.result_type(*(kinds[each].to_pandas_dtype() for each in side_by_side))
+        return Table(str(path), (length, len(side_by_side)), dtype, lambda most: _stacked(path, side_by_side, most))
+    name = chosen(path, name, lists if lists and name is None and usual not in kinds else list(kinds), usual)
     return _column(path, name, kinds[name], length)
+
+
+def _features(kinds: dict[str, Any]) -> list[str]:
+    """The columns of fractions, since whole numbers beside them are ids or labels; all if all are whole numbers."""
+    fractions = [each for each, kind in kinds.items() if _pyarrow().types.is_floating(kind)]
+    numbers = [each for each, kind in kinds.items() if _is_number(kind)]
+    found = fractions or (numbers if len(numbers) == len(kinds) else [])
+    return found if len(found) > 1 else []
 
 
 def _column(path: Path, name: str, kind: Any, length: int) -> Table:

@@ -15,7 +15,7 @@ from debiased_contrastive.auditing.parquet import parquet
 
 BLOCK_BYTES = 2**25
 
-_FORMATS: dict[str, Callable[[Path, str | None], Table]] = {
+_FORMATS: dict[str, Callable[[Path, str | None, str], Table]] = {
     ".npy": npy,
     ".npz": npz,
     ".safetensors": safetensors,
@@ -34,7 +34,7 @@ class Rows:
     """For messages: `views.npz:z0` for a file, the given name for an array."""
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    """Of the blocks: half precision comes as float32, everything else as it is, in the order of this machine."""
+    """Of the blocks: fractions come as float32 or float64, all else as it is, in the order of this machine."""
     blocks: Callable[[], Iterator[Array]]
     """Consecutive blocks of rows, from the start each time it is called; whoever reads one may change it."""
 
@@ -43,11 +43,11 @@ def rows_of(source: Any, name: str) -> Rows:
     """The rows of a file, `FILE` or `FILE:NAME`, or of an array or tensor, which messages call `name`.
 
     NAME picks an array of .npz, a tensor of .safetensors, a column of .parquet. Without it, the only one is
-    read, or the one called `embeddings`. Of .parquet that is the only column of lists, and where all columns are
-    numbers, all of them side by side. In .csv, .tsv and .txt there is one label a line.
+    read, or the one called `name`. Of .parquet that is the only column of lists, and where there is none, all
+    columns of fractions side by side. In .csv, .tsv and .txt there is one label a line.
     """
     if isinstance(source, str | os.PathLike):
-        table = _file(os.fspath(source))
+        table = _file(os.fspath(source), name)
     elif hasattr(source, "detach"):
         table = _tensor(source, name)
     else:
@@ -60,9 +60,10 @@ def rows_of(source: Any, name: str) -> Rows:
 
 
 def _in_blocks(table: Table) -> Rows:
-    half = table.dtype.kind == "f" and table.dtype.itemsize < 4
-    # The other byte order is no dtype that torch knows.
-    dtype = np.dtype(np.float32) if half else table.dtype.newbyteorder("=")
+    # Neither another byte order nor long doubles are dtypes that torch knows.
+    dtype = table.dtype.newbyteorder("=")
+    if dtype.kind == "f":
+        dtype = np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
 
     def blocks() -> Iterator[Array]:
         row_bytes = max(1, math.prod(table.shape[1:]) * dtype.itemsize)
@@ -72,7 +73,7 @@ def _in_blocks(table: Table) -> Rows:
     return Rows(table.name, table.shape, dtype, blocks)
 
 
-def _file(text: str) -> Table:
+def _file(text: str, usual: str) -> Table:
     path, name = _split(text)
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -81,7 +82,7 @@ def _file(text: str) -> Table:
         raise ValueError(f"{path} is a folder; expected a file that ends in one of {known}")
     if path.suffix.lower() not in _FORMATS:
         raise ValueError(f"{path} must end in one of {known}; got {path.suffix or 'no ending'!r}")
-    return _FORMATS[path.suffix.lower()](path, name)
+    return _FORMATS[path.suffix.lower()](path, name, usual)
 
 
 def _split(text: str) -> tuple[Path, str | None]:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from debiased_contrastive.auditing.advice import Setting
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.prior.estimate import PriorEstimate
 
@@ -76,13 +77,15 @@ class Audit:
     unbiased_loss: float
     """Measured with labels, else guessed from the prior."""
     loss_at_prior: float
-    tau_plus: float
-    """The constant to set: at most tau_safe, its loss nearest to the unbiased one."""
-    loss_at_tau_plus: float
-    auto: bool
-    """Whether tau_plus="auto" with this prior is advised instead, since no safe constant closes half of the gap."""
+    constant: float
+    """The tau_plus up to tau_safe whose loss is nearest to the unbiased one."""
+    loss_at_constant: float
+    loss_at_auto: float
+    """With an automatic tau_plus of this prior."""
+    tau_plus: Setting
+    """What is advised: 0, the constant, or "auto" with this prior."""
     advice: str
-    """Which setting, and why."""
+    """The same in words, and why."""
     asked: Asked | None
     """What the tau_plus that was asked for would do."""
     histograms: tuple[Histogram, ...]
@@ -101,7 +104,10 @@ class Audit:
 
     def to_html(self, out: str | Path | None = None) -> str:
         """One page that needs nothing but itself; also written to `out`, if that is given."""
-        from debiased_contrastive.report.audit import page
+        try:
+            from debiased_contrastive.report.audit import page
+        except ModuleNotFoundError as error:
+            raise ImportError(f"{error.name} is missing: pip install 'debiased-contrastive[prior]'") from error
 
         made = page(self.to_dict())
         if out is not None:

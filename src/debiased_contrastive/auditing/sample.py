@@ -42,24 +42,33 @@ class Sample:
         return len(self.z)
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Where positives are from."""
+
+    rows: Rows
+    """A positive for each row; or, as `places`, (m, 2) whole numbers."""
+    places: bool
+
+
 def drawn(
-    embeddings: Rows, pairs: Rows | None, classes: Indices | None, *, wanted: int, seed: int, shown: Shown
+    embeddings: Rows, pairs: Pairs | None, classes: Indices | None, *, wanted: int, seed: int, shown: Shown
 ) -> Sample:
     """Rows of the file, each with its positive and class; classes (n,), -1 = unknown: only known ones are drawn."""
     n, d = embeddings.shape
     generator = np.random.default_rng(seed)
     count = min(max(KEPT, wanted), max(FEWEST, MOST_BYTES // (4 * d)))
     known = np.arange(n) if classes is None else np.flatnonzero(classes >= 0)
-    if pairs is not None and pairs.dtype.kind in "iu":
-        chosen, partner = _index_pairs(pairs, n, known, count, generator)
+    if pairs is not None and pairs.places:
+        chosen, partner = _index_pairs(pairs.rows, n, known, count, generator)
         every, place = np.unique(np.concatenate([chosen, partner]), return_inverse=True)
         found = unit_rows_of(embeddings, every, shown)
         z, positive = found[place[: len(chosen)]], found[place[len(chosen) :]]
     else:
-        chosen = np.sort(generator.permutation(known)[:count])
+        chosen = np.sort(generator.choice(known, min(count, len(known)), replace=False, shuffle=False))
         partner = np.full(len(chosen), -1)
         z = unit_rows_of(embeddings, chosen, shown)
-        positive = unit_rows_of(pairs, chosen, shown) if pairs is not None else np.empty((0, d), np.float32)
+        positive = unit_rows_of(pairs.rows, chosen, shown) if pairs is not None else np.empty((0, d), np.float32)
     # In random order, so that any part of it is a random part.
     order = generator.permutation(len(chosen))
     return Sample(
@@ -114,12 +123,17 @@ def checked_embeddings(source: Any, name: str, like: Rows | None = None) -> Rows
     return rows
 
 
-def checked_pairs(source: Any, embeddings: Rows) -> Rows:
+def checked_pairs(source: Any, embeddings: Rows) -> Pairs:
     """Positives of all rows, or the places (m, 2) of pairs among them."""
     rows = rows_of(source, "pairs")
-    if rows.dtype.kind in "iu" and len(rows.shape) == 2 and rows.shape[1] == 2:
-        return rows
-    return checked_embeddings(source, "pairs", embeddings)
+    if rows.dtype.kind not in "iu" or len(rows.shape) != 2 or rows.shape[1] != 2:
+        return Pairs(checked_embeddings(source, "pairs", embeddings), places=False)
+    if rows.shape == embeddings.shape:
+        raise ValueError(
+            f"{rows.name} may be places of pairs or positives of two features, which cannot be told: give "
+            "positives as fractions, with .astype(float), or one pair less"
+        )
+    return Pairs(rows, places=True)
 
 
 def checked_labels(source: Any, embeddings: Rows) -> tuple[Indices, list[str]]:
@@ -131,11 +145,13 @@ def checked_labels(source: Any, embeddings: Rows) -> tuple[Indices, list[str]]:
             f"{rows.name} must hold one label for each of the {n} rows of {embeddings.name}; got shape {rows.shape}"
         )
     values = np.concatenate(list(rows.blocks())).reshape(n)
+    if values.dtype.kind == "S":
+        values = np.char.decode(values, "utf-8", "replace")
     if values.dtype.kind == "f":
-        if not (np.isfinite(values) & (values == np.round(values))).all():
+        if not ((np.abs(values) < 2**53) & (values == np.round(values))).all():
             raise ValueError(f"{rows.name} must hold whole numbers or words; got numbers with fractions or NaN")
         values = values.astype(np.int64)
-    unknown = values == "" if values.dtype.kind in "US" else values < 0
+    unknown = np.isin(values, ["", "-1"]) if values.dtype.kind == "U" else values < 0
     names, codes = np.unique(values[~unknown], return_inverse=True)
     if len(names) < 2 or len(codes) < FEWEST:
         raise ValueError(

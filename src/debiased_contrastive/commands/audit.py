@@ -1,6 +1,7 @@
 """The command that audits embeddings: tables in the terminal, and one page."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,8 @@ SETTINGS = ("pairs", "labels", "temperature", "batch_size", "prior", "tau_plus",
 
 def audited(embeddings: str, settings: dict[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
     """Audit a file, and show what was found."""
-    if out is not None and not out.parent.is_dir():
-        # Before the long work, not after it.
-        raise ValueError(f"the folder of --out must be there; got {out.parent}: make it first")
+    if out is not None:
+        _check_out(out)
     with progress("audit", quiet=quiet) as bar:
         found = audit(embeddings, **settings, shown=bar.at).to_dict()
     if as_json:
@@ -37,8 +37,18 @@ def audited(embeddings: str, settings: dict[str, Any], out: Path | None, *, as_j
             print(f"\npage in {out}")
 
 
+def _check_out(out: Path) -> None:
+    """Before the long work, not after it."""
+    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
+        raise ValueError(f"the folder of --out must be there and writable; got {out.parent}: make it first")
+    if out.is_dir():
+        raise ValueError(f"--out must be a file, such as report.html; got the folder {out}")
+
+
 def _show(found: dict[str, Any]) -> None:
-    table("What tau_plus is", ["by", "tau_plus", "95 % interval", "warnings"], [[*row] for row in priors_of(found)])
+    table(
+        "What tau_plus is", ["by", "tau_plus", "95 % interval", "against it"], [[*row] for row in priors_of(found)]
+    )
     table("Settings of tau_plus", ["setting", "value", "what it is"], [[*row] for row in settings_of(found)])
     table("Losses", ["loss", "value", "what it is"], [[*row] for row in losses_of(found)])
     if found["classes"]:

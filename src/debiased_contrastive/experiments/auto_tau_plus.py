@@ -70,7 +70,8 @@ def compared(world: World, temperature: float) -> dict[str, Any]:
         },
     }
     found: dict[str, dict[str, list[float]]] = {
-        name: {"loss": [], "floored": [], "tau_plus": []} for name in losses
+        name: {"loss": [], "floored": [], "tau_plus": [], "gradient_size": [], "gradient_error": []}
+        for name in losses
     }
     generator = torch.Generator().manual_seed(1)
     for batch in range(BATCHES):
@@ -78,14 +79,20 @@ def compared(world: World, temperature: float) -> dict[str, Any]:
         kappa = None if world.surrogate is None else world.surrogate * world.kappa
         key = made.members(labels, generator) if kappa is None else made.surrogates(query, kappa, generator)
         negatives, of_negatives = made.sample(NEGATIVES, generator)
+        embeddings = tuple(z.requires_grad_() for z in (query, key, negatives))
+        wanted = query.new_zeros(0)
         for name, loss in losses.items():
             oracle = {"labels": labels, "negative_labels": of_negatives} if name == "unbiased" else {}
-            value = loss(query, key, negatives, **oracle)
+            value = loss(*embeddings, **oracle)
             if batch >= BATCHES - 2 * EVERY:
+                gradient = torch.cat([part.flatten() for part in torch.autograd.grad(value, embeddings)])
+                wanted = gradient if name == "unbiased" else wanted
                 seen = loss.diagnostics
-                found[name]["loss"].append(float(value))
+                found[name]["loss"].append(value.item())
                 found[name]["floored"].append(seen.floored)
                 found[name]["tau_plus"].append(seen.tau_plus)
+                found[name]["gradient_size"].append(float(gradient.norm() / wanted.norm()))
+                found[name]["gradient_error"].append(float((gradient - wanted).norm() / wanted.norm()))
     return {
         "world": world._asdict(),
         "temperature": temperature,
@@ -111,14 +118,19 @@ def records_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def markdown(folder: Path) -> str:
-    """One row for each world and temperature: losses, with the share of anchors on the floor in brackets."""
+    """One row for each world and temperature: losses, with the share of anchors on the floor in brackets.
+
+    Then how large the gradient of three of them is, as a multiple of the unbiased one's.
+    """
     names = ["unbiased", "biased", "1/K", "auto", *(f"auto, prior x {factor}" for factor in MISTAKEN)]
-    lines = [["world", "t", *names, "tau_plus of auto", "auto nearest"], ["---", *["---:"] * (len(names) + 3)]]
+    header = ["world", "t", *names, "tau_plus of auto", "auto nearest", "gradient: biased, 1/K, auto"]
+    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
     for record in records_of(folder):
         cells = [_shown(record[name]) if name in record else "-" for name in names]
         world = [record["world"]["name"], f"{record['temperature']}"]
         tau_plus, nearest = f"{record['auto']['tau_plus']:.4f}", "yes" if is_closer(record) else "no"
-        lines.append([*world, *cells, tau_plus, nearest])
+        sizes = ", ".join(f"{record[name]['gradient_size']:.2g}" for name in ("biased", "1/K", "auto"))
+        lines.append([*world, *cells, tau_plus, nearest, sizes])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

@@ -29,7 +29,7 @@ def method_of(settings: Settings, *, gather: bool) -> SimCLR | QueueSimCLR:
     return QueueSimCLR(
         encoder,
         head,
-        _info_nce(objective),
+        _info_nce(objective, gather),
         queue_size=objective.queue_size,
         dim=settings.encoder.out_dim,
         momentum=objective.momentum,
@@ -50,8 +50,13 @@ def _nt_xent(objective: Objective, gather: bool) -> DebiasedNTXentLoss:
     )
 
 
-def _info_nce(objective: Objective) -> DebiasedInfoNCELoss:
-    # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does.
+def _info_nce(objective: Objective, gather: bool) -> DebiasedInfoNCELoss:
+    # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does, and
+    # what an automatic tau_plus sees.
     return DebiasedInfoNCELoss(
-        objective.temperature, _tau_plus(objective), on_floor=objective.on_floor, beta=objective.beta
+        objective.temperature,
+        _tau_plus(objective),
+        on_floor=objective.on_floor,
+        beta=objective.beta,
+        gather_distributed=gather and objective.auto,
     )

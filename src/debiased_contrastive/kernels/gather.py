@@ -128,7 +128,7 @@ def mean_over_processes(value: float, share: Share, device: torch.device) -> flo
     """The mean of a number that every process of the batch has."""
     if share.is_alone:
         return value
-    total = torch.tensor(value, device=device)
+    total = torch.tensor(value, dtype=torch.float64, device=device)
     dist.all_reduce(total)
     return float(total) / len(share.sizes)
 

@@ -1,14 +1,14 @@
 """A tau_plus that follows training, since what it must be depends on the temperature and on the embeddings."""
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Share, mean_over_processes
-from debiased_contrastive.objectives.effective import effective_tau_plus, log_mean_without
-from debiased_contrastive.objectives.estimator import largest_tau_plus
+from debiased_contrastive.objectives.effective import following_tau_plus, log_mean_without, share_of_cap
 from debiased_contrastive.objectives.statistics import Statistics, few
 
 ANCHORS = 128
@@ -17,8 +17,6 @@ EVERY = 10
 """Calls from one look to the next."""
 KEPT = 0.9
 """Weight of all looks before in the moving average."""
-MOST = 0.9999
-"""Largest share of tau_cap: the rest keeps the estimate off its floor by more than rounding."""
 
 
 def following(tau_plus: "float | Tensor | Literal['auto'] | AutoTauPlus") -> "float | Tensor | AutoTauPlus":
@@ -33,12 +31,13 @@ def following(tau_plus: "float | Tensor | Literal['auto'] | AutoTauPlus") -> "fl
 class AutoTauPlus(nn.Module):
     """Each anchor's tau_plus as a share of the largest that would not put it on the floor (tau_cap).
 
-    tau_plus(x) = min(prior, share tau_cap(x)),  share = moving average of median_x tau_eff(x) / tau_cap(x)
+    tau_plus(x) = min(prior, of_cap tau_cap(x)),  of_cap = moving average of median_x tau_eff(x) / tau_cap(x)
 
     tau_eff, the tau_plus with which the correction gives the true negatives' mean, is guessed from the unlabeled
-    logits, see `log_mean_without`; it needs to know the prior. No anchor reaches the floor. In the first `warm_up`
-    calls tau_plus is 0, since untrained embeddings know no classes. Calls in evaluation mode leave the share as it
-    is. The share and the number of calls are in the state_dict.
+    logits, see `log_mean_without`; it needs to know the prior. No anchor reaches the floor. The correction is a
+    constant for gradients, see `with_constant_correction`. In the first `warm_up` calls tau_plus is 0, since
+    untrained embeddings know no classes. Calls in evaluation mode change nothing. `of_cap` and the number of calls
+    are in the state_dict.
 
     For positives that stand in for the class, as augmented views. Where they are samples of it, tau_plus = prior is
     right.
@@ -46,16 +45,21 @@ class AutoTauPlus(nn.Module):
     prior: probability that two random inputs share a class, 1/K for K classes of one size.
     """
 
+    prior: float
+    warm_up: int
+    calls: int
+    of_cap: float | None
+
     def __init__(self, prior: float = 0.1, warm_up: int = 100) -> None:
         super().__init__()
-        if not 0 < prior < 1:
+        if not isinstance(prior, Real) or not 0 < prior < 1:
             raise ValueError(f"prior must lie in (0, 1); got {prior!r}: it is 0.1 for ten classes of one size")
         if isinstance(warm_up, bool) or not isinstance(warm_up, int) or warm_up < 0:
             raise ValueError(f"warm_up must be a whole number of calls, at least 0; got {warm_up!r}")
-        self.prior = prior
+        self.prior = float(prior)
         self.warm_up = warm_up
         self.calls = 0
-        self.share: float | None = None
+        self.of_cap = None
 
     def extra_repr(self) -> str:
         """Show the settings when printed."""
@@ -63,29 +67,27 @@ class AutoTauPlus(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """What a checkpoint keeps."""
-        return {"calls": self.calls, "share": self.share}
+        return {"calls": self.calls, "of_cap": self.of_cap}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
-        self.calls, self.share = state["calls"], state["share"]
+        self.calls, self.of_cap = state["calls"], state["of_cap"]
 
     @torch.no_grad()
     def forward(
         self, statistics: Statistics, logits_of: Callable[[int], Tensor], share: Share, beta: float = 0.0
     ) -> float | Tensor:
-        """tau_plus of each anchor (a,), or 0; logits_of: unlabeled logits (k, n) of the first k anchors."""
+        """tau_plus of each anchor (a,), or 0; logits_of: unlabeled logits of the first anchors, at most so many."""
         if self.training:
             self.calls += 1
-            if self.calls % EVERY == 1:
-                self._look(few(statistics, ANCHORS), logits_of(ANCHORS), share, beta)
-        if self.share is None or self.calls <= self.warm_up:
+            if self.calls > self.warm_up and (self.calls - self.warm_up) % EVERY == 1:
+                self._look(statistics, logits_of(ANCHORS), share, beta)
+        if self.of_cap is None or self.calls <= self.warm_up:
             return 0.0
-        return (self.share * largest_tau_plus(statistics)).clamp(max=self.prior)
+        return following_tau_plus(statistics, self.of_cap, self.prior)
 
     def _look(self, statistics: Statistics, logits: Tensor, share: Share, beta: float) -> None:
-        tau_eff = effective_tau_plus(statistics, log_mean_without(logits, self.prior, beta))
-        tau_cap = largest_tau_plus(statistics)
-        # An anchor whose unlabeled samples are all at the floor has nothing to correct.
-        of_anchor = torch.where(tau_cap > 0, tau_eff / tau_cap, 0.0).clamp(max=MOST)
-        seen = mean_over_processes(float(of_anchor.median()), share, logits.device)
-        self.share = seen if self.share is None else KEPT * self.share + (1 - KEPT) * seen
+        log_mean_negatives = log_mean_without(logits, self.prior, beta)
+        here = share_of_cap(few(statistics, len(logits)), log_mean_negatives)
+        seen = mean_over_processes(here, share, logits.device)
+        self.of_cap = seen if self.of_cap is None else KEPT * self.of_cap + (1 - KEPT) * seen

@@ -46,13 +46,13 @@ class DebiasedNTXentLoss(nn.Module):
     temperature: a float, or a tensor whose gradient is wanted; a Parameter becomes one of this module, one
     that is computed anew in each step goes into the call. tau_plus: probability that a random sample has the
     anchor's class; it receives no gradient; "auto" follows training, as augmented views need it at a low
-    temperature, `AutoTauPlus(prior, warm_up)` does so with these settings. on_floor: see `contrastive_loss`.
-    normalize=False takes raw dot products, without a floor unless relative_floor sets one at that share of the
-    unlabeled mean.
+    temperature, from a prior of 0.1; `AutoTauPlus(prior, warm_up)` does so with these settings. on_floor: see
+    `contrastive_loss`. normalize=False takes raw dot products, without a floor unless relative_floor sets one at
+    that share of the unlabeled mean.
     gather_distributed: the other processes' inputs are unlabeled samples too, and the mean over processes
     of the value, and of its gradient, is that of the full batch.
     kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
-    All of them are attributes that may be changed between calls.
+    All of them are attributes that may be changed between calls, but for an automatic tau_plus, which stays so.
 
     >>> loss = DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1)
     >>> z = torch.eye(4)

@@ -12,6 +12,7 @@ from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.unlabeled import Kernel
 from debiased_contrastive.modules.auto import AutoTauPlus
 from debiased_contrastive.modules.inputs import check_logits, check_temperature, recorded_unit, unit
+from debiased_contrastive.objectives.effective import with_constant_correction
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus, log_negative_mean
 from debiased_contrastive.objectives.losses import debiased, reduced
 from debiased_contrastive.objectives.settings import (
@@ -160,6 +161,8 @@ def losses_and_record(
     number = 1 if last is None else last.number + 1
     record = Record(replace(statistics, **tensors), tau_plus, options.on_floor, number)
     _warn_if_dead(record)
+    if isinstance(options.tau_plus, AutoTauPlus):
+        return debiased(with_constant_correction(statistics, tau_plus), 0.0), record
     return debiased(statistics, tau_plus, options.on_floor), record
 
 

@@ -1,9 +1,15 @@
 """Which tau_plus the correction needs, where what stands in for the anchor's class is nearer than the class is."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from debiased_contrastive.objectives.estimator import largest_tau_plus, log_negative_mean
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+
+MOST = 0.9999
+"""Largest share of tau_cap: the rest keeps the estimate off its floor by more than rounding."""
 
 
 @torch.no_grad()
@@ -43,3 +49,32 @@ def log_mean_without(logits: Tensor, prior: float, beta: float = 0.0) -> Tensor:
     trimmed, _ = log_mean_exp(ordered.masked_fill(rank >= kept.clamp(min=1), -torch.inf), beta)
     symmetric, _ = log_mean_exp(torch.cat([below, mirrored], 1), beta)
     return torch.maximum(trimmed, symmetric)
+
+
+@torch.no_grad()
+def share_of_cap(statistics: Statistics, log_mean_negatives: Tensor) -> float:
+    """Median over anchors of tau_eff / tau_cap: which part of the largest tau_plus the correction needs."""
+    tau_cap = largest_tau_plus(statistics)
+    tau_eff = effective_tau_plus(statistics, log_mean_negatives)
+    # An anchor whose unlabeled samples are all at the floor has nothing to correct.
+    return float(torch.where(tau_cap > 0, tau_eff / tau_cap, 0.0).clamp(max=MOST).median())
+
+
+@torch.no_grad()
+def following_tau_plus(statistics: Statistics, share: float, prior: float) -> Tensor:
+    """(a,) that share of each anchor's tau_cap, at most the prior."""
+    return (share * largest_tau_plus(statistics)).clamp(max=prior)
+
+
+def with_constant_correction(statistics: Statistics, tau_plus: float | Tensor) -> Statistics:
+    """Statistics whose unlabeled mean is g of Eq. 7, the correction being a constant for gradients.
+
+    The biased loss of them has the value of the debiased loss, and a gradient of the size that this value calls
+    for. Through the correction it would be larger by mean e^u / ((1 - tau_plus) g), which has no bound, though with
+    one positive its direction is the same.
+    """
+    log_m = statistics.log_mean_unlabeled
+    if not isinstance(tau_plus, Tensor) and tau_plus == 0:
+        return statistics
+    shift = (log_negative_mean(statistics, tau_plus, "clamp") - log_m).detach()
+    return replace(statistics, log_mean_unlabeled=log_m + shift)

@@ -30,6 +30,9 @@ def alpha_max_noisy(scores: Scores) -> tuple[float, float]:
     """
     alpha_plus, beta_plus = best_bin(scores), 1 - best_bin(negated(scores))
     rest = 1 - alpha_plus * (1 - beta_plus)
+    if rest <= 0:
+        # Positives and random pairs look the same: all or none of them may share a class.
+        return 1.0, 0.0
     return alpha_plus * beta_plus / rest, beta_plus / rest
 
 

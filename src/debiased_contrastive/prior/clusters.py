@@ -3,6 +3,8 @@
 import warnings as python_warnings
 
 import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import silhouette_score
 
 from debiased_contrastive.prior.estimate import Array, PriorEstimate
 from debiased_contrastive.prior.labels import collision_prior
@@ -12,6 +14,8 @@ MOST, JUDGED = 5000, 2000
 """Rows that are clustered, and rows of them that judge how well."""
 NEARLY = 0.9
 """Share of the best silhouette that is nearly as good."""
+WEAK = 0.2
+"""Silhouette below which there may be no clusters at all."""
 
 
 def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int = 0) -> PriorEstimate:
@@ -21,9 +25,6 @@ def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int 
     classes inflate the estimate. The interval covers what all numbers of clusters say whose silhouette is nearly as
     good.
     """
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import silhouette_score
-
     if embeddings.ndim != 2 or len(embeddings) < 50:
         raise ValueError(f"embeddings must be (n, d) with n at least 50; got shape {embeddings.shape}")
     generator = np.random.default_rng(seed)
@@ -45,13 +46,13 @@ def cluster_prior(embeddings: Array, *, grid: tuple[int, ...] = GRID, seed: int 
     if not tried:
         raise ValueError("embeddings must not all be equal: there is nothing to cluster")
     best, k, found = max(tried, key=lambda one: one[0])
-    near = [one for score, _, one in tried if score >= NEARLY * best]
+    near = [one for score, _, one in tried if score >= best - (1 - NEARLY) * abs(best)]
     doubts = [f"how fine the classes are is the clustering's choice: {k} clusters"]
-    if best < 0.2:
+    if best < WEAK:
         doubts.append(f"the clusters are weak (silhouette {best:.2f}): there may be none")
     if k == tried[0][1]:
-        doubts.append("fewer are not tried: where they hold several classes, tau_plus is smaller")
+        doubts.append("the coarsest that is tried: finer classes would have a smaller tau_plus")
     if k == tried[-1][1]:
-        doubts.append("more are not tried: tau_plus may be smaller")
+        doubts.append("the finest that is tried: tau_plus may be smaller")
     low, high = min(one.low for one in near), max(one.high for one in near)
     return PriorEstimate("clusters", found.value, low, high, tuple(doubts))

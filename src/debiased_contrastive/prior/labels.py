@@ -59,7 +59,8 @@ def anchor_priors(labels: npt.ArrayLike, frequencies: npt.ArrayLike) -> npt.NDAr
     """The anchors' own tau_plus (a,): the probability of each one's class, labels (a,) from 0, -1 = unknown.
 
     p = tau_plus p+ + (1 - tau_plus) p- holds with the anchor's own class, so that this is exact where classes
-    differ in size; one number for all, `frequency_prior`, stands for those whose class is unknown.
+    differ in size; one number for all, `frequency_prior`, stands for those whose class is unknown. As a tensor
+    it is the `tau_plus` of a call of the losses.
 
     >>> anchor_priors([0, 2, -1], [0.5, 0.25, 0.25]).tolist()
     [0.5, 0.25, 0.375]
@@ -81,6 +82,6 @@ def frequency_prior(frequencies: npt.ArrayLike) -> float:
     0.375
     """
     rho = np.asarray(frequencies, dtype=np.float64)
-    if rho.ndim != 1 or (rho < 0).any() or abs(rho.sum() - 1) > 1e-6:
+    if rho.ndim != 1 or (rho < 0).any() or not abs(rho.sum() - 1) <= 1e-6:
         raise ValueError(f"frequencies must be one row of probabilities that sum to 1; got a sum of {rho.sum()}")
     return float((rho**2).sum())

@@ -45,26 +45,26 @@ def mixture_prior(scores: Scores, method: Method = "best-bin", *, seed: int = 0)
 def doubts(scores: Scores, value: float) -> tuple[str, ...]:
     """What speaks against an estimate from these similarities."""
     found = []
-    mean = ratio_mean(scores)
+    mean, auc = ratio_mean(scores), separability(scores)
     # The chance that a positive is more similar than a pair of two classes, given the estimate.
-    implied = (separability(scores) - value / 2) / max(1e-9, 1 - value)
+    implied = (auc - value / 2) / max(1e-9, 1 - value)
     if mean < STAND_IN:
         found.append(
             f"positives lie where random pairs are rare (density ratio {mean:.2f} instead of 1): they are "
             "stand-ins, such as augmented views, and not samples of the class; the estimate means nothing"
         )
-    elif tail(scores)[1] < 10 or value < 1 / len(scores.positive):
-        found.append(
-            f"only {tail(scores)[1]} random pairs are as similar as the nearest positives: more pairs are needed"
-        )
+    elif auc < 0.55:
+        found.append(f"positives are hardly more similar than random pairs (AUC {auc:.2f}): unreliable")
+    elif (count := tail(scores)[1]) < 10:
+        found.append(f"only {count} random pairs are as similar as the nearest positives: more pairs are needed")
     elif implied < 0.9:
         found.append(
             f"pairs of one class and of two are hardly told apart (AUC {implied:.2f}): unreliable, too high"
         )
     elif implied < 0.97:
         found.append(f"pairs of one class and of two overlap (AUC {implied:.2f}): the estimate is too high")
-    if value <= PRIORS[0]:
-        found.append("the smallest prior that is looked at: nothing was found")
+    if value < max(PRIORS[0], 1 / len(scores.positive)):
+        found.append("less than these methods can tell from nothing")
     if implied > 1.1:
         found.append("more than the similarities allow: unreliable, too high")
     return tuple(found)

@@ -25,7 +25,8 @@ def pen_l1(scores: Scores) -> float:
         for values, most in zip((scores.positive, scores.random), MOST, strict=True)
     )
     centres = u[:BUMPS]
-    distance = float(np.median(np.abs(u[: 2 * BUMPS : 2] - u[1 : 2 * BUMPS : 2]))) or 1e-6
+    few = min(BUMPS, len(u) // 2)
+    distance = float(np.median(np.abs(u[:few] - u[few : 2 * few]))) or 1e-6
     best, penalty = np.full(len(PRIORS), np.inf), np.zeros(len(PRIORS))
     for width in distance * WIDTHS:
         held, values = _fitted(_means(p, centres, width), _means(u, centres, width))

@@ -8,6 +8,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 from debiased_contrastive.report.drawing import INK, axes, inline_svg, own_style
 from debiased_contrastive.report.frame import document
 from debiased_contrastive.report.markup import figure, grid, listed, section, table, text, words
+from debiased_contrastive.report.number import percent, small, three_digits
 from debiased_contrastive.report.palette import BIASED, DASHES, DEBIASED, OTHER, UNBIASED
 
 _COLOURS = {"random pairs": OTHER, "positive pairs": DEBIASED[0], "pairs of one class": UNBIASED}
@@ -39,91 +40,69 @@ def page(found: Mapping[str, Any]) -> str:
 
 def settings_of(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """What a setting of tau_plus goes by: a name, its value, what it means."""
-    advised = 'tau_plus="auto"' if found["auto"] else small(found["tau_plus"])
-    return [
-        ("advised", advised, "the constant whose loss is nearest to that with true negatives, and which is safe"),
+    auto = found["tau_plus"] == "auto"
+    advised = f"AutoTauPlus(prior={small(found['prior']['value'])})" if auto else small(found["tau_plus"])
+    rows = [
+        ("advised", advised, "see above" if auto else "0 is no correction"),
+        ("best safe constant", small(found["constant"]), "its loss is nearest to that with true negatives"),
         ("tau_eff", small(found["tau_eff"]), "with which the correction gives the true negatives' mean; median"),
-        ("largest safe tau_plus", small(found["tau_safe"]), "puts 5 % of the anchors on the floor"),
-        ("tau_cap", small(found["tau_cap"]), "puts half of the anchors on the floor"),
+        ("largest safe tau_plus", small(found["tau_safe"]), "leaves 95 % of the anchors off the floor"),
+        ("tau_cap", small(found["tau_cap"]), "the largest that leaves the median anchor off the floor"),
         (
             f"on the floor at {small(found['prior']['value'])}",
             percent(found["floored_at_prior"]),
-            "share of anchors that the prior itself would put there, where they learn nothing",
-        ),
-        *(
-            (f"on the floor at {small(one['tau_plus'])}", percent(one["floored"]), "the setting that was asked for")
-            for one in _asked(found)
+            "share of anchors that the prior itself would put there, where they push nothing away",
         ),
     ]
+    if (asked := found["asked"]) is not None:
+        name = f"on the floor at {small(asked['tau_plus'])}"
+        rows.append((name, percent(asked["floored"]), "the setting that was asked for"))
+    return rows
 
 
 def losses_of(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The losses: a name, its value, what it means."""
     seen = "measured with labels" if found["classes"] else "guessed from the prior and the similarities"
-    return [
-        ("biased", number(found["biased_loss"]), "tau_plus=0, as it is trained without a correction"),
-        ("with true negatives alone", number(found["unbiased_loss"]), seen),
-        (f"tau_plus={small(found['tau_plus'])}", number(found["loss_at_tau_plus"]), "the best safe constant"),
-        (f"tau_plus={small(found['prior']['value'])}", number(found["loss_at_prior"]), "the prior"),
-        *((f"tau_plus={small(one['tau_plus'])}", number(one["loss"]), "as asked for") for one in _asked(found)),
+    rows = [
+        ("biased", three_digits(found["biased_loss"]), "tau_plus=0, as it is trained without a correction"),
+        ("with true negatives alone", three_digits(found["unbiased_loss"]), seen),
+        (f"tau_plus={small(found['constant'])}", three_digits(found["loss_at_constant"]), "the best safe constant"),
+        ("tau_plus auto", three_digits(found["loss_at_auto"]), "with the prior"),
+        (f"tau_plus={small(found['prior']['value'])}", three_digits(found["loss_at_prior"]), "the prior"),
     ]
+    if (asked := found["asked"]) is not None:
+        rows.append((f"tau_plus={small(asked['tau_plus'])}", three_digits(asked["loss"]), "as asked for"))
+    return rows
 
 
 def priors_of(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
-    """The estimates of the prior: method, value, interval, what speaks against it and has not been said before."""
-    rows, said = [], set[str]()
+    """The estimates of the prior: method, value, interval, what speaks against it."""
+    rows, last = [], ""
     for one in found["priors"]:
-        new = [warning for warning in one["warnings"] if warning not in said]
-        old = ["as above"] if len(new) < len(one["warnings"]) else []
-        said.update(new)
+        against = "; ".join(one["warnings"]) or "nothing"
         interval = f"{small(one['low'])} to {small(one['high'])}"
-        rows.append((one["method"], small(one["value"]), interval, "; ".join(old + new) or "none"))
+        same = against == last and against != "nothing"
+        rows.append((one["method"], small(one["value"]), interval, "as above" if same else against))
+        last = against
     return rows
 
 
 def affected_of(found: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """The most affected classes: name, share, false negatives, bias of the loss."""
     return [
-        (one["name"], percent(one["share"]), number(one["false_negatives"]), _bias(one["bias"]))
+        (one["name"], percent(one["share"]), three_digits(one["false_negatives"]), _bias(one["bias"]))
         for one in found["classes"]
     ]
 
 
 def false_negatives(found: Mapping[str, Any]) -> str:
     """How many there are, in a sentence."""
-    value, low, high = (number(one) for one in found["false_negatives"])
+    value, low, high = (three_digits(one) for one in found["false_negatives"])
     method = {"given": "the given prior", "labels": "the labels"}.get(found["prior"]["method"])
     return (
         f"Of the {found['batch_size'] - 1:,} unlabeled samples of an anchor {value} are expected to be false "
         f"negatives ({low} to {high}), by {method or found['prior']['method']}."
     )
-
-
-def small(value: float) -> str:
-    """Three digits without an exponent.
-
-    >>> small(0.1), small(0.0004321), small(0.0)
-    ('0.1', '0.000432', '0')
-    """
-    return f"{float(f'{value:.3g}'):.12f}".rstrip("0").rstrip(".")
-
-
-def number(value: float) -> str:
-    """Three digits.
-
-    >>> number(25.514), number(0.0123), number(1234.5)
-    ('25.5', '0.0123', '1,234')
-    """
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-
-
-def percent(value: float) -> str:
-    """A share, with one decimal where it is small.
-
-    >>> percent(0.235), percent(0.004), percent(0.0)
-    ('24 %', '0.4 %', '0 %')
-    """
-    return f"{100 * value:.1f} %" if 0 < value < 0.1 else f"{100 * value:.0f} %"
 
 
 def _settings(found: Mapping[str, Any]) -> str:
@@ -137,7 +116,7 @@ def _losses(found: Mapping[str, Any]) -> str:
 
 
 def _priors(found: Mapping[str, Any]) -> str:
-    headings = [("by", ""), ("tau_plus", ""), ("95 % interval", ""), ("warnings", "")]
+    headings = [("by", ""), ("tau_plus", ""), ("95 % interval", ""), ("against it", "")]
     return table(
         "The chance that two samples share a class, by every method that applies",
         headings,
@@ -162,12 +141,8 @@ def _classes(found: Mapping[str, Any]) -> str:
     return table(caption, headings, _marked(affected_of(found)))
 
 
-def _asked(found: Mapping[str, Any]) -> list[Mapping[str, float]]:
-    return [] if found["asked"] is None else [found["asked"]]
-
-
 def _bias(value: float | None) -> str:
-    return "too few anchors" if value is None else number(value)
+    return "too few anchors" if value is None else three_digits(value)
 
 
 def _marked(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -198,7 +173,7 @@ def _floor_figure(found: Mapping[str, Any]) -> str:
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
         svg = inline_svg(ax, "floor", "Share of anchors on the floor against tau_plus")
-    caption = "An anchor on the floor pushes nothing away any more. Safe is what leaves 95 % of the anchors off it."
+    caption = "An anchor on the floor pushes nothing away. Safe is what leaves 95 % of the anchors off it."
     return figure(svg, caption, "tau_plus and the floor")
 
 

@@ -46,6 +46,8 @@ def own_style() -> Iterator[None]:
     with matplotlib.rc_context(), warnings.catch_warnings():
         # The browser has the letters that the font used for measuring lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        # Without room for both labels and axes the figure is as good as it can be.
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         yield

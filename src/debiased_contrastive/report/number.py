@@ -42,3 +42,32 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 seed', '3 seeds', '5 classes')
     """
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def small(value: float) -> str:
+    """Three digits, without an exponent where that is short.
+
+    >>> small(0.1), small(0.0004321), small(0.0), small(1.234e-7)
+    ('0.1', '0.000432', '0', '1.23e-07')
+    """
+    if value and abs(value) < 1e-5:
+        return f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):.12f}".rstrip("0").rstrip(".")
+
+
+def percent(value: float) -> str:
+    """A share, with one decimal where it is small.
+
+    >>> percent(0.235), percent(0.004), percent(0.0)
+    ('24 %', '0.4 %', '0 %')
+    """
+    return f"{100 * value:.1f} %" if 0 < value < 0.1 else f"{100 * value:.0f} %"
+
+
+def three_digits(value: float) -> str:
+    """A number of any size.
+
+    >>> three_digits(25.514), three_digits(0.0123), three_digits(1234.5)
+    ('25.5', '0.0123', '1,234')
+    """
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

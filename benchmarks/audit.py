@@ -1,0 +1,82 @@
+"""Time and memory of `debiased audit` on a file of many embeddings: it has no peer, so there is one row."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.results import environment, parser, whole_number
+from debiased_contrastive.files import write_atomically
+
+CLASSES, FEATURES, BLOCK, NOISE = 200, 384, 50_000, 0.06
+
+
+def write(folder: Path, rows: int) -> tuple[Path, Path]:
+    """Embeddings of classes of one size, and their labels."""
+    generator = np.random.default_rng(0)
+    means = generator.standard_normal((CLASSES, FEATURES)).astype(np.float32)
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    labels = generator.integers(0, CLASSES, rows)
+    embeddings = np.lib.format.open_memmap(folder / "z.npy", "w+", np.float32, (rows, FEATURES))
+    for start in range(0, rows, BLOCK):
+        own = means[labels[start : start + BLOCK]]
+        noise = generator.standard_normal(own.shape, dtype=np.float32)
+        embeddings[start : start + BLOCK] = own + NOISE * noise
+    embeddings.flush()
+    np.save(folder / "labels.npy", labels)
+    return folder / "z.npy", folder / "labels.npy"
+
+
+def measured(rows: int) -> dict[str, Any]:
+    """Seconds and largest memory of the command, and what it found."""
+    with tempfile.TemporaryDirectory() as folder:
+        embeddings, labels = write(Path(folder), rows)
+        size = embeddings.stat().st_size
+        command = [sys.executable, "-m", "debiased_contrastive.cli", "audit", str(embeddings)]
+        start = time.perf_counter()
+        done = subprocess.run(
+            [*command, "--labels", str(labels), "--json", "--quiet"], capture_output=True, text=True, check=False
+        )
+        seconds = time.perf_counter() - start
+    if done.returncode:
+        sys.exit(done.stderr)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    found = json.loads(done.stdout)
+    return {
+        "rows": rows,
+        "features": FEATURES,
+        "file_mib": round(size / 2**20),
+        "seconds": round(seconds, 1),
+        "peak_mib": round(peak),
+        "prior": found["prior"]["value"],
+        "true_prior": 1 / CLASSES,
+    }
+
+
+def sentence(results: dict[str, Any]) -> str:
+    """What the documents quote."""
+    return (
+        f"{results['rows']:,} rows of {results['features']} features, a file of {results['file_mib']:,} MiB, take "
+        f"{results['seconds']:.0f} s and {results['peak_mib']} MiB"
+    )
+
+
+def main() -> None:
+    line = parser("benchmarks.audit", __doc__, "results/audit.json")
+    line.add_argument("--rows", type=whole_number(1000), default=1_000_000)
+    arguments = line.parse_args()
+    machine = environment("torch", "numpy", "scikit-learn", threads=2)
+    results = {"environment": machine, **measured(arguments.rows)}
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(arguments.out, json.dumps(results, indent=2) + "\n")
+    print(sentence(results))
+
+
+if __name__ == "__main__":
+    main()
