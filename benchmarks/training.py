@@ -23,8 +23,9 @@ from benchmarks.views import RECIPE, SIDE, pixels_of
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.projector import projector
 from debiased_contrastive.encoders.small import small_convnet
+from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.settings import Settings, Training
-from debiased_contrastive.experiments.simclr import fabric_of, inputs
+from debiased_contrastive.experiments.simclr import inputs
 from debiased_contrastive.methods.simclr import SimCLR
 from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.training.loop import steps

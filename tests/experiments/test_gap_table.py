@@ -47,4 +47,4 @@ def test_the_grid_names_every_run_once_and_the_table_knows_them(tmp_path: Path) 
     assert len(set(names)) == len(names) == 33
     for name in names:
         write(tmp_path, name, 0.7 + 0.01 * ("unbiased" in name), 0.6 + 0.01 * ("unbiased" in name))
-    assert len(markdown(tmp_path).splitlines()) == 12
+    assert len(markdown(tmp_path).splitlines()) == 13

@@ -15,13 +15,14 @@ from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
+from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.demo import demo_runs
 from debiased_contrastive.experiments.evaluate import NOWHERE, evaluated, trained_encoder
 from debiased_contrastive.experiments.features import device_of, features_of
 from debiased_contrastive.experiments.images import moved, official_archive, root_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json
-from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
+from debiased_contrastive.experiments.simclr import checked_images, trained
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.measure import ACCURACIES
 from debiased_contrastive.report.number import interval
@@ -156,7 +157,7 @@ def _train(
         updates = trained(settings, run, fabric, images, tensorboard=tensorboard)
         seen, start = 0, time.perf_counter()
         for update in updates:
-            seen += update.images
+            seen += update.samples
             if fabric.is_global_zero:
                 speed = seen / (time.perf_counter() - start)
                 bar.at(update.step, update.steps, f"{speed:,.0f} images/s, loss {float(update.loss):.3f}")

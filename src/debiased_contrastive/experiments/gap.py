@@ -19,12 +19,13 @@ import torch
 from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.evaluation.prior import effective_prior
+from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.demo import same_run
 from debiased_contrastive.experiments.evaluate import evaluated
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Objective, Settings
-from debiased_contrastive.experiments.simclr import checked_images, fabric_of, trained
+from debiased_contrastive.experiments.simclr import checked_images, trained
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.record import read_records

@@ -1,0 +1,164 @@
+"""Quick-Thoughts with any of the objectives (Section 5.2): a sentence's neighbours are its positives."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from debiased_contrastive.encoders.sentence import Tower
+from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
+from debiased_contrastive.objectives.losses import debiased
+from debiased_contrastive.objectives.settings import OnFloor
+from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+
+Denominator: TypeAlias = Literal["others", "original"]
+Floor: TypeAlias = Literal["zero", "small", "relative", "biased"]
+SMALL, RELATIVE = -10.0, 0.05
+"""log of the small floor; the relative one as a share of the unlabeled mean."""
+
+
+class QuickThoughts(nn.Module):
+    """Contiguous sentences to the loss between each and its neighbours, by two towers.
+
+    Scores are products of what one tower makes of a sentence with what the other makes of its candidates: without a
+    temperature they are raw, with one they are of unit vectors. Each pair of a sentence and a neighbour has a loss
+    (Eq. 8) with M = 1 or 2, the neighbours being the positives of the correction; the mean is over the neighbours
+    of a sentence, then over sentences that have any.
+
+    denominator: "others" leaves the sentence itself and its neighbours out of the unlabeled samples; "original" is
+    that of the released biased code, which keeps them all, the sentence itself with a logit of 0.
+    """
+
+    def __init__(
+        self,
+        left: Tower,
+        right: Tower,
+        *,
+        tau_plus: float,
+        temperature: float | None = None,
+        denominator: Denominator = "others",
+        floor: Floor = "zero",
+    ) -> None:
+        super().__init__()
+        self.left = left
+        self.right = right
+        self.tau_plus = tau_plus
+        self.temperature = temperature
+        self.denominator = denominator
+        self.floor = floor
+        self.seen: Statistics | None = None
+
+    def forward(self, tokens: Tensor, lengths: Tensor, linked: Tensor) -> Tensor:
+        """The loss of contiguous sentences: tokens (b, l), lengths (b,), linked (b - 1,) which are neighbours."""
+        u, v = self.left(tokens, lengths), self.right(tokens, lengths)
+        with torch.autocast(u.device.type, enabled=False):
+            logits = self._logits(u.float(), v.float())
+            pairs = neighbours(linked.to(logits.device))
+            statistics = self._statistics(logits, pairs)
+            self.seen = _detached(statistics)
+            on_floor: OnFloor = "biased" if self.floor == "biased" else "clamp"
+            losses = debiased(statistics, self.tau_plus, on_floor)
+            return (losses * pairs.weight).sum()
+
+    def vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """(b, d) what sentences are to others: unit vectors of both towers, side by side."""
+        return torch.cat([F.normalize(tower(tokens, lengths)) for tower in (self.left, self.right)], 1)
+
+    @property
+    def floored(self) -> float:
+        """Share of the pairs of the last call that tau_plus put on the floor."""
+        assert self.seen is not None
+        return float(floored_share(self.seen, self.tau_plus))
+
+    @property
+    def tau_cap(self) -> float:
+        """Median over the pairs of the last call of the largest tau_plus that would not."""
+        assert self.seen is not None
+        return float(largest_tau_plus(self.seen).median())
+
+    def _logits(self, u: Tensor, v: Tensor) -> Tensor:
+        if self.temperature is None:
+            return u @ v.T
+        return F.normalize(u) @ F.normalize(v).T / self.temperature
+
+    def _statistics(self, logits: Tensor, pairs: "Pairs") -> Statistics:
+        rows = logits[pairs.sentence]
+        candidates = torch.arange(len(logits), device=logits.device)
+        distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
+        if self.denominator == "original":
+            unlabeled = rows.masked_fill(distance == 0, 0.0)
+            unlabeled = unlabeled.masked_fill(candidates == pairs.neighbour.unsqueeze(1), -math.inf)
+        else:
+            near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
+            unlabeled = rows.masked_fill(near, -math.inf)
+        log_mean_unlabeled, count = log_mean_exp(unlabeled)
+        positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
+        log_mean_positives, num_positives = log_mean_exp(positives)
+        return Statistics(
+            positive=rows.gather(1, pairs.neighbour.unsqueeze(1)).squeeze(1),
+            log_mean_unlabeled=log_mean_unlabeled,
+            num_unlabeled=count,
+            log_mean_positives=log_mean_positives,
+            num_positives=num_positives,
+            lower=self._lower(log_mean_unlabeled),
+        )
+
+    def _lower(self, log_mean_unlabeled: Tensor) -> Tensor:
+        if self.floor == "relative":
+            return log_mean_unlabeled + math.log(RELATIVE)
+        if self.temperature is not None:
+            return log_mean_unlabeled.new_tensor(-1 / self.temperature)
+        return log_mean_unlabeled.new_tensor(SMALL if self.floor == "small" else -math.inf)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every sentence with each of its neighbours."""
+
+    sentence: Tensor
+    """(p,)"""
+    neighbour: Tensor
+    """(p,)"""
+    weight: Tensor
+    """(p,) with which the sum over pairs is the mean over sentences of the mean over their neighbours."""
+    before: Tensor
+    """(p,) whether the sentence has a neighbour before it."""
+    after: Tensor
+    """(p,) whether it has one after it."""
+
+    def linked_to(self, candidates: Tensor) -> Tensor:
+        """(p, b) whether the candidate is on a side on which the sentence has a neighbour."""
+        earlier = candidates < self.sentence.unsqueeze(1)
+        return torch.where(earlier, self.before.unsqueeze(1), self.after.unsqueeze(1))
+
+
+def neighbours(linked: Tensor) -> Pairs:
+    """The pairs of contiguous sentences, linked (b - 1,) telling which are neighbours.
+
+    >>> pairs = neighbours(torch.tensor([True, False]))
+    >>> pairs.sentence.tolist(), pairs.neighbour.tolist(), pairs.weight.tolist()
+    ([1, 0], [0, 1], [0.5, 0.5])
+    """
+    if not bool(linked.any()):
+        raise ValueError(
+            "a batch must hold two sentences that are neighbours; got none: use a larger batch, or ignore breaks"
+        )
+    none = linked.new_zeros(1)
+    before, after = torch.cat([none, linked]), torch.cat([linked, none])
+    first, second = before.nonzero().squeeze(1), after.nonzero().squeeze(1)
+    sentence = torch.cat([first, second])
+    count = before.long() + after.long()
+    return Pairs(
+        sentence,
+        torch.cat([first - 1, second + 1]),
+        1 / (count[sentence] * (count > 0).sum()).float(),
+        before[sentence],
+        after[sentence],
+    )
+
+
+def _detached(statistics: Statistics) -> Statistics:
+    return Statistics(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in vars(statistics).items()})
