@@ -19,6 +19,7 @@ PACKAGE = Path("src/debiased_contrastive")
 # Quick files first: most mutants fall within seconds.
 CORE = ["tests/objectives", "tests/modules", "tests/negatives", "tests/kernels/test_tiled.py", "tests/kernels"]
 SUITES = {
+    "data": ["tests/data/test_sentences.py"],
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
     "views": ["tests/views"],
@@ -145,6 +146,12 @@ MUTANTS = [
     Mutant("auditing/audit.py", "or not found.warnings:", "or True:", "first estimate believed whatever speaks against it"),
     Mutant("auditing/sample.py", "first = start + int(wrong.argmax())", "first = int(wrong.argmax())", "row number within its block"),
     Mutant("auditing/sample.py", "np.isfinite(squares) & (squares > 0)", "np.isfinite(squares)", "rows of zeros"),
+    Mutant("methods/quickthoughts.py", "1 / (count[sentence] * (count > 0).sum()).float()", "1 / (count > 0).sum().float() + 0 * count[sentence]", "sentences with two neighbours count twice"),
+    Mutant("methods/quickthoughts.py", "unlabeled = rows.masked_fill(distance == 0, 0.0)", "unlabeled = rows.masked_fill(distance == 0, -math.inf)", "the original's diagonal"),
+    Mutant("methods/quickthoughts.py", "near = (distance == 0) | (pairs", "near = (pairs", "a sentence among its own unlabeled samples"),
+    Mutant("data/corpus.py", "self.held_out + size * int(", "size * int(", "held-out sentences trained on"),
+    Mutant("data/corpus.py", "~self.starts[start + 1 : start + size]", "~self.starts[start : start + size - 1]", "breaks one sentence early"),
+    Mutant("data/vocabulary.py", "PADDING, UNKNOWN, FIRST = 0, 1, 2", "PADDING, UNKNOWN, FIRST = 1, 1, 2", "padding is the unknown word"),
 ]  # fmt: skip
 
 

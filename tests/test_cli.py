@@ -59,6 +59,12 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("bounds --tau-plus 0.1 --num-unlabeled 9 --temperature 0.004", "temperature must be finite and at least"),
         ("bounds --tau-plus 0.1 --num-unlabeled 9 --num-anchors 0", "num_anchors be at least 1"),
         ("bounds --num-unlabeled 9", "--tau-plus"),
+        ("train quickthoughts-small --corpus nowhere.txt", "nowhere.txt must be a file or a folder of text"),
+        (
+            "train quickthoughts-small --objective.floor none",
+            "Expected one of ('zero', 'small', 'relative', 'biased')",
+        ),
+        ("embed nowhere --out x.npy", "give --images for a run on images, or --sentences for a run on text"),
         ("audit nowhere.npy", "nowhere.npy: No such file or directory"),
         ("audit .", "is a folder; expected a file that ends in one of .npy"),
         ("audit", "EMBEDDINGS"),
@@ -125,6 +131,29 @@ def test_train_evaluate_embed_report(
     main(["report", ".", "--title", "<b>"])  # runs at any depth
     assert "&lt;b&gt;" in (tmp_path / "report.html").read_text()
     assert "debiased" in capsys.readouterr().out
+    main(["resume", str(run), "--quiet"])
+    assert "is finished" in capsys.readouterr().err
+
+
+def test_train_and_embed_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"the {noun} {verb}s" for noun in ("cat", "dog", "hen", "fox") * 5 for verb in ("run", "sit", "eat")]
+    Path("text.txt").write_text("\n".join(lines) + "\n")
+    main(["train", "quickthoughts-small", "--corpus", "text.txt", "--training.batch", "20", "--towers.word-dim", "8",
+          "--towers.hidden-dim", "4", "--training.epochs", "1", "--training.accelerator", "cpu", "--quiet"])  # fmt: skip
+    run = tmp_path / "runs/quickthoughts-small-debiased-seed0"
+    assert "trained; next" in capsys.readouterr().err
+    main(["embed", str(run), "--sentences", "text.txt", "--out", "z.npy", "--quiet"])
+    assert np.load("z.npy").shape == (60, 16)
+    capsys.readouterr()
+    assert "is a run on text: give --sentences" in error_of(
+        ["embed", str(run), "--images", ".", "--out", "z.npy"], capsys
+    )
+    assert "--out must end in .npy" in error_of(
+        ["embed", str(run), "--sentences", "text.txt", "--out", "z.npz"], capsys
+    )
     main(["resume", str(run), "--quiet"])
     assert "is finished" in capsys.readouterr().err
 

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.audit import sentence
 from benchmarks.table import markdown
+from debiased_contrastive.experiments.auto_tau_plus import is_closer, records_of
+from debiased_contrastive.experiments.auto_tau_plus import markdown as auto_table
+from debiased_contrastive.experiments.cifar10_priors import markdown as cifar10_prior_table
 from debiased_contrastive.experiments.gap_table import markdown as gap_table
 from debiased_contrastive.experiments.priors import markdown as prior_table
 from debiased_contrastive.report.theory import markdown as theory_table
@@ -38,7 +42,7 @@ ROOMS = {
     "runs.py": {"files"},
 }
 EXTRAS = {
-    "data": {"numpy", "PIL"},
+    "data": {"numpy", "PIL", "tokenizers", "pyarrow"},
     "encoders": {"safetensors"},
     "training": {"lightning_fabric"},
     "experiments": {"lightning_fabric", "numpy", "sklearn"},
@@ -102,12 +106,16 @@ def test_every_symbol_and_test_of_the_paper_map_exists() -> None:
         assert re.search(rf"^def {test}\(", (ROOT / file).read_text(), re.M), f"{file}::{test}"
 
 
-@pytest.mark.parametrize("number", range(3))
-def test_python_in_the_readme_runs(number: int) -> None:
+@pytest.mark.parametrize("number", range(5))
+def test_python_in_the_readme_runs(number: int, tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    assert len(blocks) == 3
+    assert len(blocks) == 5
     run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", blocks[number]], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", blocks[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert run.returncode == 0, run.stderr
 
@@ -138,7 +146,7 @@ def test_the_table_of_cifar10_is_that_of_its_results() -> None:
     assert f"sampling bias costs {cost[4][1:]} points" in readme
     assert f"wins {won[6].split(' %')[0]} % of that back" in readme
     runs = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    assert len(runs) == 30
+    assert len(runs) == 33
     assert {run["settings"]["data"]["root"] for run in runs} == {None}
     assert not any(run["modified"] for run in runs)
 
@@ -147,6 +155,37 @@ def test_the_table_of_priors_is_that_of_its_results() -> None:
     folder = ROOT / "results/priors"
     assert len(list(folder.glob("*.json"))) == 20
     assert prior_table(folder) in (ROOT / "docs/prior.md").read_text()
+
+
+def test_the_table_of_cifar10_priors_is_that_of_its_results() -> None:
+    folder = ROOT / "results/cifar10_priors"
+    assert len(list(folder.glob("*.json"))) == 8
+    assert cifar10_prior_table(folder) in (ROOT / "docs/prior.md").read_text()
+    records = [json.loads(path.read_text()) for path in folder.glob("*.json")]
+    assert not any(record["modified"] for record in records)
+    estimates = [one for record in records for one in record["estimates"][1:-1]]
+    assert len(estimates) == 40
+    assert all(one["warnings"] for one in estimates), "the document says that all of them warn"
+
+
+def test_the_table_of_auto_is_that_of_its_results() -> None:
+    folder = ROOT / "results/auto_tau_plus"
+    assert auto_table(folder) in (ROOT / "docs/prior.md").read_text()
+    nearest = [is_closer(record) for record in records_of(folder) if record["world"]["surrogate"] is not None]
+    assert nearest == [True] * 32, "README and document say so"
+    sizes = [
+        record["auto"]["gradient_size"]
+        for record in records_of(folder)
+        if record["world"]["name"] != "two" or record["temperature"] > 0.1
+    ]
+    assert all(0.5 < size < 2 for size in sizes), "the document says so"
+    assert "in 32 of 32 cases" in (ROOT / "README.md").read_text()
+
+
+def test_the_time_of_an_audit_is_that_of_its_results() -> None:
+    results = json.loads((ROOT / "results/audit.json").read_text())
+    assert results["rows"] == 1_000_000
+    assert sentence(results) in (ROOT / "docs/prior.md").read_text()
 
 
 def test_the_demo_in_the_readme_is_its_results() -> None:
@@ -172,6 +211,7 @@ def test_the_public_face_is_the_documented_one() -> None:
     for name in (
         "contrastive_loss", "decoupled_loss", "inclusion_exclusion_loss", "asymptotic_loss",
         "DebiasedNTXentLoss", "DebiasedInfoNCELoss", "NegativeQueue", "Diagnostics",
+        "AutoTauPlus", "audit",
     ):  # fmt: skip
         assert getattr(package, name).__doc__
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)

@@ -16,8 +16,11 @@ except ModuleNotFoundError:
     sys.exit(2)
 
 from debiased_contrastive import __version__
-from debiased_contrastive.experiments.presets import PRESETS
+from debiased_contrastive.experiments.presets import PRESETS, Preset
 from debiased_contrastive.experiments.settings import Settings
+from debiased_contrastive.experiments.text_presets import TEXT_PRESETS, TextPreset
+from debiased_contrastive.experiments.text_settings import TextSettings
+from debiased_contrastive.runs import existing_run, is_run
 
 Quiet = Annotated[bool, tyro.conf.arg(help="No bars; one line about every tenth, for logs.", aliases=["-q"])]
 RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"), tyro.conf.Positional]
@@ -53,13 +56,34 @@ class TrainOne:
 
 
 @dataclass(frozen=True)
+class TrainText:
+    """Train one pair of towers with these settings."""
+
+    settings: Annotated[TextSettings, tyro.conf.arg(name="")]
+    corpus: Path | None = None
+    """A text, one sentence a line, a blank line for a break; .tsv or .parquet; or a folder of such files. Without
+    it: six novels of Jane Austen that come with the package."""
+    out: Path | None = None
+    """The run directory; runs/PRESET-KIND-seedN if not given."""
+    tensorboard: bool = False
+    """Also write curves for TensorBoard."""
+    quiet: Quiet = False
+
+
+ALL_PRESETS: dict[str, Preset | TextPreset] = {**PRESETS, **TEXT_PRESETS}
+
+
+@dataclass(frozen=True)
 class Train:
     """Train an encoder from a preset, any of whose settings can be changed by a flag."""
 
     preset: Annotated[
         tyro.extras.subcommand_type_from_defaults(  # type: ignore[valid-type]
-            {name: TrainOne(preset.settings) for name, preset in PRESETS.items()},
-            {name: preset.what for name, preset in PRESETS.items()},
+            {
+                **{name: TrainOne(preset.settings) for name, preset in PRESETS.items()},
+                **{name: TrainText(preset.settings) for name, preset in TEXT_PRESETS.items()},
+            },
+            {name: preset.what for name, preset in ALL_PRESETS.items()},
             prefix_names=False,
         ),
         tyro.conf.arg(name=""),
@@ -72,7 +96,7 @@ class Resume:
 
     run: RunFolder
     data_root: Path | None = None
-    """Where the images are now, if they moved since."""
+    """Where the images, or the text, are now, if they moved since."""
     tensorboard: bool = False
     """Also write curves for TensorBoard."""
     quiet: Quiet = False
@@ -94,14 +118,20 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Embed:
-    """Features of any folder of images, one row each, in the order of their sorted names."""
+    """Features of any folder of images, one row each, in the order of their sorted names; or of sentences."""
 
     run: RunFolder
-    images: Path
-    """Folder of images, flat or with class folders."""
     out: Path
-    """A .npy file for the features alone, a .npz with features, names and labels."""
+    """A .npy file for the features alone; for images also .npz, with features, names and labels."""
+    images: Path | None = None
+    """Folder of images, flat or with class folders; for a run on images."""
+    sentences: Path | None = None
+    """A text, one sentence a line; for a run on text."""
     quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        if (self.images is None) == (self.sentences is None):
+            raise ValueError("give --images for a run on images, or --sentences for a run on text; one of them")
 
 
 @dataclass(frozen=True)
@@ -206,6 +236,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _theory(command)
             case Audit():
                 _audit(command)
+            case Train(TrainText()) | Resume() | Embed() if _is_text(command):
+                _text(command)
             case _:
                 _images(command)
     except (ValueError, OSError) as error:
@@ -242,6 +274,30 @@ def _audit(command: Audit) -> None:
     )
 
 
+def _is_text(command: Train | Resume | Embed) -> bool:
+    if isinstance(command, Train):
+        return True
+    return is_run(command.run) and "text" in existing_run(command.run).settings
+
+
+def _text(command: Train | Resume | Embed) -> None:
+    from debiased_contrastive.commands import text as commands
+    from debiased_contrastive.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    match command:
+        case Train():
+            one = command.preset
+            commands.train(one.settings, one.corpus, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
+        case Resume():
+            options = {"tensorboard": command.tensorboard, "quiet": command.quiet}
+            commands.resume(existing_run(command.run), command.data_root, **options)
+        case Embed():
+            if command.sentences is None:
+                raise ValueError(f"{command.run} is a run on text: give --sentences FILE")
+            commands.embed(command.run, command.sentences, command.out, quiet=command.quiet)
+
+
 def _images(command: Any) -> None:
     from debiased_contrastive.commands import images as commands
     from debiased_contrastive.training.memory import keep_freed_memory
@@ -263,6 +319,8 @@ def _images(command: Any) -> None:
             roots = {"root": command.data_root, "test_root": command.test_root}
             commands.evaluate(command.run, roots, official=command.official, quiet=command.quiet)
         case Embed():
+            if command.images is None:
+                raise ValueError(f"{command.run} is a run on images: give --images DIR")
             commands.embed(command.run, command.images, command.out, quiet=command.quiet)
         case Report():
             commands.report(command.runs, command.out, command.title)
@@ -272,7 +330,7 @@ def _images(command: Any) -> None:
 
 def _parsed(words: list[str]) -> Any:
     """The command that the words name; tyro's boxed message becomes one line."""
-    for place, choices in ((0, COMMANDS), (1, tuple(PRESETS) if words[:1] == ["train"] else ())):
+    for place, choices in ((0, COMMANDS), (1, tuple(ALL_PRESETS) if words[:1] == ["train"] else ())):
         if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
             _fail(f"{words[place]!r} must be one of {', '.join(choices)}")
     said = io.StringIO()

@@ -30,7 +30,7 @@ OTHER = Settings(
     ),
     encoder=Encoder("small", "imagenet", 16, 32, 8),
     objective=Objective("biased", 0.3, 0.2, 4, 0.0, "smooth", 0.5, "queue", 128, 0.9),
-    training=Training(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 1),
+    training=Training(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 1, 2.5),
 )  # fmt: skip
 """No field has its default."""
 
@@ -153,10 +153,10 @@ NAN = float("nan")
         (lambda: Training(checkpoint_every=-1), "checkpoint_every must be an integer of at least 0; got -1"),
         (lambda: Training(knn_every=-1), "knn_every must be an integer of at least 0; got -1"),
         (lambda: Training(warm_up=-1), "warm_up must be an integer of at least 0; got -1"),
-        (lambda: Training(learning_rate=0.0), "learning_rate must be positive and .*; got 0.0 and 1e-06"),
-        (lambda: Training(learning_rate=NAN), "learning_rate must be positive and .*; got nan and 1e-06"),
-        (lambda: Training(weight_decay=-1.0), "weight_decay at least 0; got 0.001 and -1.0"),
-        (lambda: Training(weight_decay=NAN), "weight_decay at least 0; got 0.001 and nan"),
+        (lambda: Training(learning_rate=0.0), "learning_rate must be positive, .*; got 0.0, 1e-06 and 0.0"),
+        (lambda: Training(learning_rate=NAN), "learning_rate must be positive, .*; got nan, 1e-06 and 0.0"),
+        (lambda: Training(weight_decay=-1.0), "weight_decay and clip at least 0; got 0.001, -1.0"),
+        (lambda: Training(weight_decay=NAN), "weight_decay and clip at least 0; got 0.001, nan"),
         (lambda: SimCLRViews(blur_probability=1.5), r"blur_probability must lie in \[0, 1\]; got 1.5"),
         (lambda: SimCLRViews(size=0), "size must be at least 1 and blur_kernel odd; got size=0"),
     ],

@@ -201,3 +201,19 @@ def test_a_restored_state_continues_bit_for_bit(precision: Any, stop: int) -> No
     assert [done for done, _ in second] == list(range(stop + 1, STEPS + 1))
     assert got + [loss.item() for _, loss in second] == want
     assert_same(module, whole)
+
+
+def test_each_gradient_is_clipped_by_itself() -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    torch.manual_seed(0)
+    model = nn.Linear(3, 2)
+    module, optimiser = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=1.0))
+
+    def loss(x: Tensor) -> Tensor:
+        result: Tensor = 100 * module(x)[:, 0].sum() + 0.001 * module(x)[:, 1].sum()
+        return result
+
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    list(steps(fabric, loss, optimiser, [{"x": torch.ones(4, 3)}], rate=lambda _: 1.0, seed=0, clip=0.5))
+    for old, new in zip(before, model.parameters(), strict=True):
+        assert float((old - new.detach()).norm()) == pytest.approx(0.5, rel=1e-4)

@@ -1,9 +1,7 @@
 """The commands that train on images, probe and report."""
 
 import io
-import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from lightning_fabric import Fabric
 
+from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
 from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
@@ -29,7 +28,7 @@ from debiased_contrastive.report.number import interval
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.report.table import rows
 from debiased_contrastive.runs import SETTINGS, Run, existing_run, new_run
-from debiased_contrastive.terminal import polite_stop, progress, say, table
+from debiased_contrastive.terminal import progress, table
 
 
 def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
@@ -53,7 +52,7 @@ def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: 
     roots = {"root": settings.data.root, "test_root": settings.data.test_root}
     settings = moved(settings, {name: path.resolve() for name, path in roots.items() if path is not None})
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
-    _check_tensorboard(tensorboard)
+    check_tensorboard(tensorboard)
     fabric = fabric_of(settings.training)
     if download and fabric.is_global_zero:
         archive, root = official_archive(settings.data), root_of(settings.data)
@@ -70,7 +69,7 @@ def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: 
 
 def resume(folder: Path, *, root: Path | None, tensorboard: bool, quiet: bool) -> None:
     """Continue a run."""
-    _check_tensorboard(tensorboard)
+    check_tensorboard(tensorboard)
     run = existing_run(folder)
     settings = moved(from_json(run.settings), {"root": root})
     fabric = fabric_of(settings.training)
@@ -144,40 +143,9 @@ def _train(
     tensorboard: bool,
     quiet: bool,
 ) -> None:
-    if run.is_finished:
-        say(f"{run.folder} is finished")
-        return
+    updates = trained(settings, run, fabric, images, tensorboard=tensorboard)
     what = f"{settings.objective.kind}, seed {settings.seed}"
-    stopped = False
-    # Several processes would have to agree where to stop; there, the last checkpoint stands.
-    with (
-        polite_stop(fabric.world_size == 1) as stop,
-        progress(what, quiet=quiet or not fabric.is_global_zero) as bar,
-    ):
-        updates = trained(settings, run, fabric, images, tensorboard=tensorboard)
-        seen, start = 0, time.perf_counter()
-        for update in updates:
-            seen += update.samples
-            if fabric.is_global_zero:
-                speed = seen / (time.perf_counter() - start)
-                bar.at(update.step, update.steps, f"{speed:,.0f} images/s, loss {float(update.loss):.3f}")
-            if stop.asked and update.step < update.steps:
-                # Between two steps: closing writes a checkpoint.
-                updates.close()
-                stopped = True
-                break
-    if stopped:
-        say(f"stopped at step {update.step}; go on with the same command, or: debiased resume {run.folder}")
-        raise KeyboardInterrupt
-    if fabric.is_global_zero:
-        say(f"trained; next: debiased evaluate {run.folder}")
-
-
-def _check_tensorboard(wanted: bool) -> None:
-    if wanted and find_spec("tensorboard") is None:
-        raise ValueError(
-            "--tensorboard needs the package tensorboard: pip install 'debiased-contrastive[tensorboard]'"
-        )
+    train_to_the_end(updates, run, fabric, what, "images", quiet=quiet)
 
 
 def _evaluate(run: Run, *, official: bool, quiet: bool, roots: Mapping[str, Path | None] = NOWHERE) -> None:

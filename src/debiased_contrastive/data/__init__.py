@@ -1,1 +1,1 @@
-"""Official formats and folders of images in, tensors out; it needs NumPy, and folders need Pillow."""
+"""Official formats, folders of images and text of any size in, tensors out; each asks for its own extra."""

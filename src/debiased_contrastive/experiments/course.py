@@ -86,7 +86,9 @@ def to_the_end(course: Course, run: Run, fabric: Fabric) -> Generator[Update, No
     after = course.log(start)
     step = start
     try:
-        for step, loss in steps(fabric, module, wrapped, given, rate=rate, seed=course.seed, start=start):
+        for step, loss in steps(
+            fabric, module, wrapped, given, rate=rate, seed=course.seed, start=start, clip=training.clip
+        ):
             after(step, loss, rate(step - 1))
             if step % (training.checkpoint_every or course.epoch) == 0 or step == total:
                 _save(run, fabric, method, optimiser, step)

@@ -29,10 +29,10 @@ class Data:
     """For a folder: side in pixels to which images are scaled and cropped when they are read."""
 
     def __post_init__(self) -> None:
-        _check_words(self)
+        check_words(self)
         if self.per_class is not None:
-            _check_at_least(1, per_class=self.per_class)
-        _check_at_least(1, folder_size=self.folder_size)
+            check_at_least(1, per_class=self.per_class)
+        check_at_least(1, folder_size=self.folder_size)
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Encoder:
     """Dimensions of the embedding that the loss sees."""
 
     def __post_init__(self) -> None:
-        _check_words(self)
-        _check_at_least(1, width=self.width, hidden_dim=self.hidden_dim, out_dim=self.out_dim)
+        check_words(self)
+        check_at_least(1, width=self.width, hidden_dim=self.hidden_dim, out_dim=self.out_dim)
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class Objective:
     """Take tau_plus for the prior alone, and let what the loss uses follow training, as views need it."""
 
     def __post_init__(self) -> None:
-        _check_words(self)
+        check_words(self)
         check_tau_plus(self.tau_plus)
         check_beta(self.beta)
-        _check_at_least(1, queue_size=self.queue_size)
+        check_at_least(1, queue_size=self.queue_size)
         if not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum must lie in [0, 1]; got {self.momentum}: 0.99 to 0.999 is usual")
         if not self.temperature > 0:
@@ -130,15 +130,17 @@ class Training:
     """Steps between two checkpoints; 0 is once an epoch."""
     knn_every: int = 0
     """Epochs between two kNN accuracies on the way; 0 is never."""
+    clip: float = 0.0
+    """Largest length of the gradient of each weight; 0 is no limit."""
 
     def __post_init__(self) -> None:
-        _check_words(self)
-        _check_at_least(1, epochs=self.epochs, batch=self.batch, log_every=self.log_every)
-        _check_at_least(0, checkpoint_every=self.checkpoint_every, knn_every=self.knn_every, warm_up=self.warm_up)
-        if not self.learning_rate > 0 or not self.weight_decay >= 0:
+        check_words(self)
+        check_at_least(1, epochs=self.epochs, batch=self.batch, log_every=self.log_every)
+        check_at_least(0, checkpoint_every=self.checkpoint_every, knn_every=self.knn_every, warm_up=self.warm_up)
+        if not self.learning_rate > 0 or not self.weight_decay >= 0 or not self.clip >= 0:
             raise ValueError(
-                "learning_rate must be positive and weight_decay at least 0; got "
-                f"{self.learning_rate} and {self.weight_decay}"
+                "learning_rate must be positive, weight_decay and clip at least 0; got "
+                f"{self.learning_rate}, {self.weight_decay} and {self.clip}"
             )
 
 
@@ -156,20 +158,21 @@ class Settings:
     training: Training = field(default_factory=Training)
 
 
-def _check_words(settings: Any) -> None:
+def check_words(settings: Any) -> None:
     """Raise where a field that must be one of a few words is another."""
     for name, hint in get_type_hints(type(settings)).items():
         if get_origin(hint) is Literal:
             check_choice(name, getattr(settings, name), hint)
 
 
-def _check_at_least(least: int, **values: int) -> None:
+def check_at_least(least: int, **values: int) -> None:
+    """Raise unless all are whole numbers of at least that."""
     for name, value in values.items():
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
 
 
-def as_json(settings: Settings) -> dict[str, Any]:
+def as_json(settings: Any) -> dict[str, Any]:
     """The settings as JSON can hold them."""
 
     def plain(value: Any) -> Any:
@@ -185,8 +188,13 @@ def as_json(settings: Settings) -> dict[str, Any]:
 
 def from_json(content: dict[str, Any]) -> Settings:
     """The settings that `as_json` wrote; a name that is unknown or missing is an error."""
-    result: Settings = _made(Settings, content, "settings")
+    result: Settings = made_from(Settings, content)
     return result
+
+
+def made_from(kind: Any, content: dict[str, Any]) -> Any:
+    """Settings of that class from what JSON held; a name that is unknown or missing is an error."""
+    return _made(kind, content, "settings")
 
 
 def _made(kind: Any, content: Any, where: str) -> Any:

@@ -49,8 +49,10 @@ def small(value: float) -> str:
 
     >>> small(0.1), small(0.0004321), small(0.0), small(1.234e-7)
     ('0.1', '0.000432', '0', '1.23e-07')
+    >>> small(1e-190)
+    '0'
     """
-    if value and abs(value) < 1e-5:
+    if 1e-12 < abs(value) < 1e-5:
         return f"{value:.3g}"
     return f"{float(f'{value:.3g}'):.12f}".rstrip("0").rstrip(".")
 

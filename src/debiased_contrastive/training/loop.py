@@ -19,12 +19,13 @@ def steps(
     rate: Callable[[int], float],
     seed: int,
     start: int = 0,
+    clip: float = 0.0,
 ) -> Iterator[tuple[int, Tensor]]:
     """Train on one input after the other, and yield the number of steps done with the loss before each.
 
     `module` and `optimiser` come from `fabric.setup`. It is a generator: logs, checkpoints and the end are
     plain code around it. Whatever the module draws from torch's generator depends on seed, step and
-    process alone.
+    process alone. clip: largest length of the gradient of each parameter, 0 is no limit.
     """
     for step, given in enumerate(inputs, start):
         torch.manual_seed(seed_of(seed, "step", step, fabric.global_rank))
@@ -32,9 +33,21 @@ def steps(
             group["lr"] = rate(step)
         loss = module(**given)
         fabric.backward(loss)
+        if clip:
+            # Half precision scales gradients up.
+            fabric.strategy.precision.unscale_gradients(getattr(optimiser, "optimizer", optimiser))
+            _clip(optimiser, clip)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         yield step + 1, loss.detach()
+
+
+def _clip(optimiser: torch.optim.Optimizer, most: float) -> None:
+    """Each parameter by itself, unlike the length of all together."""
+    for group in optimiser.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                torch.nn.utils.clip_grad_norm_([parameter], most)
 
 
 def state_of(fabric: Fabric, module: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Any]:

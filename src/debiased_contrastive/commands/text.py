@@ -1,0 +1,81 @@
+"""The commands that train on sentences and encode them."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
+from debiased_contrastive.data.sentences import blocks, files_of
+from debiased_contrastive.experiments.course import fabric_of
+from debiased_contrastive.experiments.features import device_of
+from debiased_contrastive.experiments.quickthoughts import (
+    check_text,
+    sentence_encoder,
+    text_of,
+    text_settings_from,
+    trained_towers,
+    with_corpus,
+)
+from debiased_contrastive.experiments.settings import as_json
+from debiased_contrastive.experiments.text_settings import TextSettings
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.runs import Run, existing_run, new_run
+from debiased_contrastive.terminal import progress
+
+
+def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tensorboard: bool, quiet: bool) -> None:
+    """Train a new run."""
+    check_tensorboard(tensorboard)
+    settings = with_corpus(settings, corpus)
+    folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
+    _train(settings, folder, None, tensorboard=tensorboard, quiet=quiet)
+
+
+def resume(run: Run, corpus: Path | None, *, tensorboard: bool, quiet: bool) -> None:
+    """Continue a run."""
+    check_tensorboard(tensorboard)
+    settings = with_corpus(text_settings_from(run.settings), corpus)
+    _train(settings, run.folder, run, tensorboard=tensorboard, quiet=quiet)
+
+
+def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
+    """Write the vectors of the sentences of a file."""
+    if out.suffix != ".npy":
+        raise ValueError(f"--out must end in .npy for sentences; got {out}")
+    sentences = [sentence for block in blocks(files_of(source)) for sentence in block.sentences]
+    settings = text_settings_from(existing_run(folder).settings)
+    encode = sentence_encoder(folder, device_of(settings.training.accelerator))
+    parts = []
+    with progress(f"embed {len(sentences)} sentences", quiet=quiet) as bar:
+        for start in range(0, len(sentences), _AT_ONCE):
+            parts.append(encode(sentences[start : start + _AT_ONCE]).numpy())
+            bar.at(min(start + _AT_ONCE, len(sentences)), len(sentences))
+    buffer = io.BytesIO()
+    np.save(buffer, np.concatenate(parts))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, buffer.getvalue())
+    print(f"{len(sentences)} rows of {parts[0].shape[1]} features in {out}")
+
+
+_AT_ONCE = 4096
+
+
+def _train(settings: TextSettings, folder: Path, run: Run | None, *, tensorboard: bool, quiet: bool) -> None:
+    fabric = fabric_of(settings.training)
+    # One process makes the cache, the others find it.
+    if fabric.is_global_zero:
+        with progress("corpus", quiet=quiet) as bar:
+            corpus = text_of(settings, bar.at)
+    fabric.barrier()
+    if not fabric.is_global_zero:
+        corpus = text_of(settings)
+    # What cannot be trained is told before a run directory is left behind.
+    check_text(settings, corpus, fabric)
+    if run is None and fabric.is_global_zero:
+        new_run(folder, as_json(settings))
+    fabric.barrier()
+    run = existing_run(folder)
+    updates = trained_towers(settings, run, fabric, corpus, tensorboard=tensorboard)
+    what = f"{settings.objective.kind}, seed {settings.seed}"
+    train_to_the_end(updates, run, fabric, what, "sentences", quiet=quiet)

@@ -1,0 +1,172 @@
+"""Quick-Thoughts on any text (Section 5.2): a run directory in, a trained one out, and vectors of sentences."""
+
+import os
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from debiased_contrastive.data.corpus import Corpus, Shown, corpus_of
+from debiased_contrastive.data.sentences import austen
+from debiased_contrastive.data.vocabulary import encoded, tokenizer_from
+from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
+from debiased_contrastive.encoders.sentence import tower
+from debiased_contrastive.experiments.course import Course, Update, to_the_end
+from debiased_contrastive.experiments.log import Log
+from debiased_contrastive.experiments.settings import as_json, made_from
+from debiased_contrastive.experiments.text_settings import TextSettings
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.methods.quickthoughts import QuickThoughts
+from debiased_contrastive.runs import Run, existing_run
+from debiased_contrastive.training.order import seed_of
+
+VOCABULARY = "vocabulary.json"
+"""In the run directory: the tokeniser, with which new sentences are read."""
+AT_ONCE = 256
+"""Sentences that are encoded together."""
+
+
+def text_of(settings: TextSettings, shown: Shown | None = None) -> Corpus:
+    """The corpus of these settings, from its cache if it has been read before."""
+    text = settings.text
+    return corpus_of(
+        text.path or austen(),
+        size=text.vocabulary,
+        longest=text.longest,
+        lowercase=text.lowercase,
+        held_out=text.held_out,
+        # The package may be where nothing can be written.
+        cache=text.cache or (None if text.path else user_cache()),
+        shown=shown,
+    )
+
+
+def user_cache() -> Path:
+    """The folder for files of this user that can be made again."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debiased-contrastive"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def check_text(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None:
+    """Raise unless the text suits the settings."""
+    batch, world = settings.training.batch, fabric.world_size
+    corpus.blocks(batch)
+    if batch % world:
+        raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
+
+
+def trained_towers(
+    settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, tensorboard: bool = False
+) -> Generator[Update, None, None]:
+    """Train to the end from the newest checkpoint, or from the start; yields after every step."""
+    epoch = corpus.blocks(settings.training.batch)
+    torch.manual_seed(seed_of(settings.seed, "weights"))
+    method = method_for(settings, corpus.tokenizer.get_vocab_size())
+    if fabric.is_global_zero:
+        write_atomically(run.folder / VOCABULARY, corpus.tokenizer.to_str())
+
+    def measured(_step: int) -> dict[str, float]:
+        return {"floored": method.floored, "tau_cap_median": method.tau_cap}
+
+    def log(start: int) -> Callable[[int, Tensor, float], None]:
+        return Log(
+            run,
+            fabric,
+            settings.training,
+            epoch=epoch,
+            start=start,
+            unit="sentences",
+            measured=measured,
+            tensorboard=tensorboard,
+        ).after
+
+    def given(wanted: range) -> Iterator[dict[str, Any]]:
+        return inputs(settings, corpus, fabric, wanted)
+
+    yield from to_the_end(Course(method, settings.training, settings.seed, epoch, given, log), run, fabric)
+    if fabric.is_global_zero:
+        save_encoder(run.folder, method, as_json(settings))
+
+
+def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range) -> Iterator[dict[str, Tensor]]:
+    """What the method is given at each step: this process's part of a block of contiguous sentences.
+
+    With several processes each contrasts the sentences of its own part.
+    """
+    batch = settings.training.batch
+    share = batch // fabric.world_size
+    for step in wanted:
+        start = corpus.block(step, batch, settings.seed) + fabric.global_rank * share
+        sentences = corpus.batch(start, share)
+        linked = sentences.linked if settings.text.breaks else torch.ones_like(sentences.linked)
+        # Lengths stay where they are: packing wants them on the CPU.
+        yield {
+            "tokens": sentences.tokens.to(fabric.device),
+            "lengths": sentences.lengths,
+            "linked": linked.to(fabric.device),
+        }
+
+
+def method_for(settings: TextSettings, num_tokens: int) -> QuickThoughts:
+    """A fresh method for a vocabulary of that size, padding included."""
+    towers, objective = settings.towers, settings.objective
+    left, right = (
+        tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest) for _ in range(2)
+    )
+    return QuickThoughts(
+        left,
+        right,
+        tau_plus=objective.correction,
+        temperature=objective.temperature,
+        denominator=objective.denominator,
+        floor=objective.floor,
+    )
+
+
+def sentence_encoder(folder: Path, device: torch.device) -> Callable[[Sequence[str]], Tensor]:
+    """What turns sentences into (n, d) vectors with the towers of a finished run."""
+    run = existing_run(folder)
+    if not run.is_finished:
+        raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
+    settings = text_settings_from(run.settings)
+    tokenizer = tokenizer_from((folder / VOCABULARY).read_text(encoding="utf-8"))
+    method = method_for(settings, tokenizer.get_vocab_size())
+    load_encoder_weights(folder, method)
+    method.eval().to(device)
+
+    @torch.no_grad()
+    def encode(sentences: Sequence[str]) -> Tensor:
+        parts = []
+        # By length, so that little is padding; the order is put back at the end.
+        order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
+        for start in range(0, len(order), AT_ONCE):
+            chosen = [sentences[place] for place in order[start : start + AT_ONCE]]
+            rows = encoded(tokenizer, chosen, settings.text.longest)
+            parts.append(method.vectors(rows.tokens.to(device), rows.lengths).cpu())
+        if not parts:
+            raise ValueError("there must be at least one sentence to encode; got none")
+        return torch.cat(parts)[torch.tensor(order).argsort()]
+
+    return encode
+
+
+def is_text(settings: dict[str, Any]) -> bool:
+    """Whether the settings of a run directory are of a training on text."""
+    return "text" in settings
+
+
+def text_settings_from(content: dict[str, Any]) -> TextSettings:
+    """The settings that `as_json` wrote."""
+    made: TextSettings = made_from(TextSettings, content)
+    return made
+
+
+def with_corpus(settings: TextSettings, path: Path | None) -> TextSettings:
+    """The same on another text, by its whole path, so that the run can be continued from anywhere."""
+    path = path or settings.text.path
+    return settings if path is None else replace(settings, text=replace(settings.text, path=path.resolve()))
