@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeAlias, Union
+from typing import Annotated, Any, Literal, NoReturn, TypeAlias, Union
 
 try:
     import tyro
@@ -28,12 +28,15 @@ RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"
 
 @dataclass(frozen=True)
 class Demo:
-    """Biased, debiased and unbiased on the Fashion-MNIST subset in the package: a table and a page."""
+    """Biased, debiased and unbiased on the data in the package: a table and a page."""
 
+    domain: Literal["images", "text"] = "images"
+    """A subset of Fashion-MNIST, or sentences of six novels."""
     seeds: int = 1
     """How often everything is repeated; from two on there are confidence intervals."""
-    out: Path = Path("runs/demo")
-    """Folder for the runs and report.html; runs that are there already are continued or kept."""
+    out: Path | None = None
+    """Folder for the runs and report.html, runs/demo if not given, runs/demo-text for text; runs that are there
+    already are continued or kept."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
@@ -236,6 +239,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _theory(command)
             case Audit():
                 _audit(command)
+            case Demo("text"):
+                _text(command)
             case Train(TrainText()) | Resume() | Embed() if _is_text(command):
                 _text(command)
             case _:
@@ -280,12 +285,14 @@ def _is_text(command: Train | Resume | Embed) -> bool:
     return is_run(command.run) and "text" in existing_run(command.run).settings
 
 
-def _text(command: Train | Resume | Embed) -> None:
+def _text(command: Demo | Train | Resume | Embed) -> None:
     from debiased_contrastive.commands import text as commands
     from debiased_contrastive.training.memory import keep_freed_memory
 
     keep_freed_memory()
     match command:
+        case Demo():
+            commands.demo(command.out or Path("runs/demo-text"), command.seeds, quiet=command.quiet)
         case Train():
             one = command.preset
             commands.train(one.settings, one.corpus, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
@@ -305,7 +312,7 @@ def _images(command: Any) -> None:
     keep_freed_memory()
     match command:
         case Demo():
-            commands.demo(command.out, command.seeds, quiet=command.quiet)
+            commands.demo(command.out or Path("runs/demo"), command.seeds, quiet=command.quiet)
         case Train():
             one = command.preset
             commands.train(

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from lightning_fabric import Fabric
 
+from debiased_contrastive.commands.compare import compare
 from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
 from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
@@ -23,10 +24,7 @@ from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json
 from debiased_contrastive.experiments.simclr import checked_images, trained
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.report.measure import ACCURACIES
-from debiased_contrastive.report.number import interval
 from debiased_contrastive.report.page import write_report
-from debiased_contrastive.report.table import rows
 from debiased_contrastive.runs import SETTINGS, Run, existing_run, new_run
 from debiased_contrastive.terminal import progress, table
 
@@ -42,7 +40,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
         runs.append(run)
     page = folder / "report.html"
     write_report(runs, page, title="What sampling bias does to Fashion-MNIST, and what debiasing repairs")
-    _compare(runs)
+    compare(runs)
     print(f"\nopen {page}")
 
 
@@ -80,7 +78,7 @@ def evaluate(folder: Path, roots: Mapping[str, Path | None], *, official: bool, 
     """Probe a run and show what was found."""
     run = existing_run(folder)
     _evaluate(run, official=official, quiet=quiet, roots=roots)
-    _compare([run])
+    compare([run])
 
 
 def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
@@ -108,7 +106,7 @@ def report(folders: Sequence[Path], out: Path, title: str) -> None:
     """Write the page of some runs."""
     runs = _runs_in(folders)
     write_report(runs, out, title=title)
-    _compare(runs)
+    compare(runs)
     print(f"\nopen {out}")
 
 
@@ -154,19 +152,6 @@ def _evaluate(run: Run, *, official: bool, quiet: bool, roots: Mapping[str, Path
         done = iter(range(parts + 1))
         evaluated(run, official=official, roots=roots, say=lambda what: bar.at(next(done), parts, what))
         bar.at(parts, parts)
-
-
-def _compare(runs: Sequence[Run]) -> None:
-    """The accuracies of the page, in the terminal."""
-    found = rows(runs)
-    shown = [metric for metric in ACCURACIES if any(metric.key in row.measures for row in found)]
-    header = ["objective", *(metric.heading for metric in shown), "gap closed", "seeds"]
-    lines = []
-    for row in found:
-        accuracies = [interval(row.measures[metric.key]) if metric.key in row.measures else "-" for metric in shown]
-        closed = "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %"
-        lines.append([row.label, *accuracies, closed, str(row.seeds)])
-    table("Accuracy in percent, mean ± 95 % interval over seeds", header, lines)
 
 
 def _runs_in(folders: Sequence[Path]) -> list[Run]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from debiased_contrastive.commands.compare import compare
 from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
 from debiased_contrastive.data.sentences import blocks, files_of
 from debiased_contrastive.experiments.course import fabric_of
@@ -18,8 +19,10 @@ from debiased_contrastive.experiments.quickthoughts import (
     with_corpus,
 )
 from debiased_contrastive.experiments.settings import as_json
+from debiased_contrastive.experiments.text_demo import demo_runs, probed
 from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import write_atomically
+from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run, existing_run, new_run
 from debiased_contrastive.terminal import progress
 
@@ -30,6 +33,20 @@ def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tens
     settings = with_corpus(settings, corpus)
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
     _train(settings, folder, None, tensorboard=tensorboard, quiet=quiet)
+
+
+def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
+    """Train and probe biased and debiased towers on the novels in the package."""
+    runs = []
+    for run, settings in demo_runs(folder, seeds):
+        _train(settings, run.folder, run, tensorboard=False, quiet=quiet)
+        if not run.evaluation:
+            probed(run)
+        runs.append(run)
+    page = folder / "report.html"
+    write_report(runs, page, title="Which novel is this sentence of? Neighbours as positives, biased and debiased")
+    compare(runs)
+    print(f"\nopen {page}")
 
 
 def resume(run: Run, corpus: Path | None, *, tensorboard: bool, quiet: bool) -> None:

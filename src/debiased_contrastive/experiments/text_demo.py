@@ -1,0 +1,90 @@
+"""The first run on text: biased beside debiased, and whether vectors tell which novel a sentence is of."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from debiased_contrastive.data.sentences import austen_rows
+from debiased_contrastive.evaluation.knn import knn_accuracy
+from debiased_contrastive.evaluation.linear import linear_probe
+from debiased_contrastive.evaluation.mean_classifier import mean_classifier
+from debiased_contrastive.experiments.demo import same_run
+from debiased_contrastive.experiments.features import device_of
+from debiased_contrastive.experiments.quickthoughts import sentence_encoder, text_settings_from
+from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
+from debiased_contrastive.experiments.text_settings import TextObjective, TextSettings
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.runs import EVALUATION, Run
+
+HELD_OUT = 0.15
+"""Share of each novel, its end, that is not trained on."""
+OBJECTIVES = (TextObjective("biased"), TextObjective("debiased", tau_plus=0.01))
+NEIGHBOURS = 50
+
+
+class Novels(NamedTuple):
+    """Sentences by novel, and which of them are held out."""
+
+    sentences: list[str]
+    books: torch.Tensor
+    held_out: torch.Tensor
+
+
+def novels() -> Novels:
+    """The sentences in the package; the end of each novel is held out."""
+    rows = austen_rows()
+    names = list(dict.fromkeys(book for book, _ in rows))
+    books = torch.tensor([names.index(book) for book, _ in rows])
+    place = torch.cat([torch.arange(int(count)) / int(count) for count in books.bincount()])
+    return Novels([sentence for _, sentence in rows], books, place >= 1 - HELD_OUT)
+
+
+def demo_runs(folder: Path, seeds: int) -> Iterator[tuple[Run, TextSettings]]:
+    """A run for each seed and objective, new or as far as it came before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = _written(folder / "novels.txt")
+    for seed in range(seeds):
+        for objective in OBJECTIVES:
+            preset = TEXT_PRESETS["quickthoughts-small"].settings
+            settings = replace(
+                preset, seed=seed, objective=objective, text=replace(preset.text, path=text.resolve())
+            )
+            yield same_run(folder / f"{objective.kind}-seed{seed}", settings), settings
+
+
+def probed(run: Run) -> dict[str, Any]:
+    """Probe which novel held-out sentences are of, and write what was found to the run directory."""
+    found = novels()
+    device = device_of(text_settings_from(run.settings).training.accelerator)
+    vectors = sentence_encoder(run.folder, device)(found.sentences)
+    sets = (
+        vectors[~found.held_out],
+        found.books[~found.held_out],
+        vectors[found.held_out],
+        found.books[found.held_out],
+    )
+    result = {
+        "linear": asdict(linear_probe(*sets)),
+        "knn": knn_accuracy(*sets, k=NEIGHBOURS),
+        "mean_classifier": asdict(mean_classifier(*sets)),
+    }
+    write_atomically(run.folder / EVALUATION, json.dumps(result, indent=2) + "\n")
+    return result
+
+
+def _written(path: Path) -> Path:
+    """The sentences to train on, one a line, with a break between two novels."""
+    found, lines = novels(), []
+    for place, sentence in enumerate(found.sentences):
+        if not found.held_out[place]:
+            lines.append(sentence)
+        elif lines and lines[-1]:
+            lines.append("")
+    content = "\n".join(lines) + "\n"
+    if not path.exists() or path.read_text(encoding="utf-8") != content:
+        write_atomically(path, content)
+    return path
