@@ -32,7 +32,7 @@ def test_a_clear_result(tmp_path: Path) -> None:
     assert what == (
         "3 settings of contrastive training on Fashion-MNIST (the part that comes with the package) with encoder "
         "small for 40 epochs, 3 seeds each. Accuracy is that of a linear classifier on the frozen features, on "
-        "test images, ± half of its 95 % interval over seeds."
+        "test samples, ± half of its 95 % interval over seeds."
     )
     assert found == (
         "Sampling bias costs 5.0 ± 0.0 points here: biased reaches 70.1 ± 0.2 %, unbiased (all labels) "

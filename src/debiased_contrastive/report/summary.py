@@ -23,7 +23,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, str]:
     measured = [row for row in rows if MAIN in row.measures]
     if not measured:
         return _what(rows), "No run has been evaluated yet, so there are no accuracies."
-    how = "Accuracy is that of a linear classifier on the frozen features, on test images"
+    how = "Accuracy is that of a linear classifier on the frozen features, on test samples"
     if any(row.measures[MAIN].n > 1 for row in measured):
         how += f", ±{GLUE}half of its 95{GLUE}% interval over seeds"
     frames = dict.fromkeys(row.group.frame for row in measured if row.group.kind == "biased")
