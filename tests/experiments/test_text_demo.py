@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.cli import main
-from debiased_contrastive.experiments import text_demo
 from debiased_contrastive.experiments.text_demo import demo_runs, novels
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS, TextPreset
 from debiased_contrastive.experiments.text_settings import Towers
@@ -35,7 +34,7 @@ def test_a_small_demonstration(
     preset = TEXT_PRESETS["quickthoughts-small"]
     training = replace(preset.settings.training, epochs=1, batch=300, accelerator="cpu")
     small = replace(preset.settings, towers=Towers("bag", 16, 8), training=training)
-    monkeypatch.setitem(text_demo.TEXT_PRESETS, "quickthoughts-small", TextPreset("", small))
+    monkeypatch.setitem(TEXT_PRESETS, "quickthoughts-small", TextPreset("", small))
     main(["demo", "--domain", "text", "--out", str(tmp_path / "demo"), "--quiet"])
     said = capsys.readouterr().out
     assert "biased" in said
