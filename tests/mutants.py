@@ -132,7 +132,7 @@ MUTANTS = [
     Mutant("prior/labels.py", "np.where(codes < 0, together, rho[codes])", "rho[codes]", "unknown classes take the last one's share"),
     Mutant("prior/best_bin.py", 'side="left")\n    q_p', 'side="right")\n    q_p', "ties not counted"),
     Mutant("prior/alpha_max.py", "alpha_plus * beta_plus / rest, beta_plus / rest", "alpha_plus, beta_plus", "noise of the positives forgotten"),
-    Mutant("prior/density_ratio.py", "        ratio = ratio / mean\n", "        pass\n", "density ratio not normalised"),
+    Mutant("prior/density_ratio.py", "np.minimum(1, alpha * ratio)", "(alpha * ratio)", "posteriors above one"),
     Mutant("prior/mixture.py", "    if mean < STAND_IN:", "    if mean < 0:", "stand-ins not noticed"),
     Mutant("prior/mixture.py", "    if implied > 1.1:", "    if implied > 1e9:", "more than the similarities allow"),
     Mutant("prior/clusters.py", "best - (1 - NEARLY) * abs(best)", "best", "interval of one number of clusters"),
