@@ -15,6 +15,7 @@ from torch import Tensor
 import debiased_contrastive as dc
 from debiased_contrastive.auditing import anchors as anchors_room
 from debiased_contrastive.auditing import audit as room
+from debiased_contrastive.auditing import reading
 from debiased_contrastive.auditing import sample as sample_room
 from debiased_contrastive.auditing.advice import Case, advice, down
 from debiased_contrastive.objectives.effective import share_of_cap
@@ -364,3 +365,11 @@ def test_bad_input_gets_one_line(case: str) -> None:
 def test_a_missing_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'audits'"):
         _ = dc.audits
+
+
+def test_a_bad_row_is_named_by_its_place_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, _, _ = world(100)
+    x[[77, 93], 5] = math.inf
+    monkeypatch.setattr(reading, "BLOCK_BYTES", 10 * x[0].numel() * 8)
+    with pytest.raises(ValueError, match=r"got 2 of 100 that are not, the first is row 77"):
+        dc.audit(x)
