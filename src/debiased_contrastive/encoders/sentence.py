@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from debiased_contrastive.encoders.recurrence import last_states, steps_of
+
 TowerName: TypeAlias = Literal["gru", "bag", "transformer"]
 PADDING = 0
 """The token that is none."""
@@ -26,9 +28,17 @@ class GRUTower(nn.Module):
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """(b, 2 hidden_dim) of tokens (b, l), lengths (b,) at least 1."""
+        if _written_out(tokens):
+            steps = steps_of(lengths, tokens.shape[1])
+            return last_states(self.recurrent, self.words(tokens.flatten()[steps.place]), steps)
         packed = pack_padded_sequence(self.words(tokens), lengths.cpu(), batch_first=True, enforce_sorted=False)
         last: Tensor = self.recurrent(packed)[1]
         return last.transpose(0, 1).flatten(1)
+
+
+def _written_out(tokens: Tensor) -> bool:
+    """Whether `recurrence.py` is used: other devices have kernels for nn.GRU, mixed precision its own types."""
+    return tokens.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
 
 
 class BagTower(nn.Module):

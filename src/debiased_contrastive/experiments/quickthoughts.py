@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from lightning_fabric import Fabric
@@ -24,10 +24,15 @@ from debiased_contrastive.methods.quickthoughts import QuickThoughts
 from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.training.order import seed_of
 
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
 VOCABULARY = "vocabulary.json"
 """In the run directory: the tokeniser, with which new sentences are read."""
 AT_ONCE = 256
 """Sentences that are encoded together."""
+SentenceEncoder: TypeAlias = Callable[[Sequence[str]], Tensor]
+"""From n sentences to (n, d) vectors."""
 
 
 def text_of(settings: TextSettings, shown: Shown | None = None) -> Corpus:
@@ -128,8 +133,8 @@ def method_for(settings: TextSettings, num_tokens: int) -> QuickThoughts:
     )
 
 
-def sentence_encoder(folder: Path, device: torch.device) -> Callable[[Sequence[str]], Tensor]:
-    """What turns sentences into (n, d) vectors with the towers of a finished run."""
+def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
+    """What turns sentences into vectors with the towers of a finished run."""
     run = existing_run(folder)
     if not run.is_finished:
         raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
@@ -137,7 +142,13 @@ def sentence_encoder(folder: Path, device: torch.device) -> Callable[[Sequence[s
     tokenizer = tokenizer_from((folder / VOCABULARY).read_text(encoding="utf-8"))
     method = method_for(settings, tokenizer.get_vocab_size())
     load_encoder_weights(folder, method)
-    method.eval().to(device)
+    return encoder_with(method.to(device), tokenizer, settings.text.longest)
+
+
+def encoder_with(method: QuickThoughts, tokenizer: "Tokenizer", longest: int) -> SentenceEncoder:
+    """What turns sentences into vectors with these towers."""
+    method.eval()
+    device = next(method.parameters()).device
 
     @torch.no_grad()
     def encode(sentences: Sequence[str]) -> Tensor:
@@ -146,7 +157,7 @@ def sentence_encoder(folder: Path, device: torch.device) -> Callable[[Sequence[s
         order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
         for start in range(0, len(order), AT_ONCE):
             chosen = [sentences[place] for place in order[start : start + AT_ONCE]]
-            rows = encoded(tokenizer, chosen, settings.text.longest)
+            rows = encoded(tokenizer, chosen, longest)
             parts.append(method.vectors(rows.tokens.to(device), rows.lengths).cpu())
         if not parts:
             raise ValueError("there must be at least one sentence to encode; got none")
