@@ -13,6 +13,7 @@ from PIL import Image
 
 from debiased_contrastive import __version__
 from debiased_contrastive.cli import _parsed, main
+from debiased_contrastive.data.sentence_tasks import COUNTS, TREC_CLASSES
 from debiased_contrastive.experiments.presets import PRESETS
 
 SMALL = [
@@ -156,6 +157,51 @@ def test_train_and_embed_text(
     )
     main(["resume", str(run), "--quiet"])
     assert "is finished" in capsys.readouterr().err
+    monkeypatch.delenv("DEBIASED_TASK_DATA", raising=False)
+    assert "give --task-data, the folder" in error_of(["evaluate", str(run)], capsys)
+    assert "MR is missing: expected rt-polarity.pos" in error_of(["evaluate", str(run), "--task-data", "."], capsys)
+    assert "is a run on text: give --tasks" in error_of(["evaluate", str(run), "--official"], capsys)
+
+
+def test_evaluate_a_run_on_some_tasks_and_then_on_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tasks = write_tasks(tmp_path / "tasks", monkeypatch)
+    main(["train", "quickthoughts-small", "--training.batch", "200", "--towers.word-dim", "8", "--text.cache", ".",
+          "--towers.hidden-dim", "4", "--training.accelerator", "cpu", "--quiet", "--out", "run"])  # fmt: skip
+    capsys.readouterr()
+    main(["evaluate", "run", "--tasks", "MSRP", "CR", "--task-data", str(tasks), "--quiet"])
+    table = capsys.readouterr().out
+    assert "MSRP F1" in table
+    assert "MPQA" not in table
+    monkeypatch.setenv("DEBIASED_TASK_DATA", str(tasks))
+    main(["evaluate", "run", "--tasks", "all", "--quiet"])
+    assert "Six tasks" in capsys.readouterr().out
+    found = json.loads(Path("run/evaluation.json").read_text())["tasks"]
+    assert set(found) == {"MR", "CR", "SUBJ", "MPQA", "TREC", "MSRP"}
+    assert len(found["MR"]["folds"]) == len(found["MR"]["C"]) == 10
+    main(["report", "run"])
+    assert "SUBJ and MPQA look exchanged" in Path("report.html").read_text()
+
+
+def write_tasks(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The six tasks under their official names, small and easy."""
+    root.mkdir()
+    good, bad = ([f"a {word} thing number {place}\n" for place in range(30)] for word in ("happy", "sad"))
+    two = ("rt-polarity.pos rt-polarity.neg", "custrev.pos custrev.neg", "mpqa.pos mpqa.neg")
+    for names in (*two, "subj.objective subj.subjective"):
+        for name, lines in zip(names.split(), (good, bad), strict=True):
+            (root / name).write_text("".join(lines))
+    asked = "".join(f"{kind}:x {kind} of {place} ?\n" for place in range(5) for kind in TREC_CLASSES)
+    pairs = "".join(f"{place % 2}\t1\t2\tthe cat {place}\tthe {['dog', 'cat'][place % 2]}\n" for place in range(30))
+    for name in ("train_5500.label", "TREC_10.label"):
+        (root / name).write_text(asked)
+    for name in ("msr_paraphrase_train.txt", "msr_paraphrase_test.txt"):
+        (root / name).write_text(f"Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n{pairs}")
+    for name in COUNTS:
+        monkeypatch.setitem(COUNTS, name, (30, 30))
+    return root
 
 
 def test_audit_of_files(

@@ -105,11 +105,19 @@ class Resume:
     quiet: Quiet = False
 
 
+Task: TypeAlias = Literal["all", "MR", "CR", "SUBJ", "MPQA", "TREC", "MSRP"]
+
+
 @dataclass(frozen=True)
 class Evaluate:
     """Probe the encoder of a finished run; numbers go to the run directory."""
 
     run: RunFolder
+    tasks: tuple[Task, ...] = ()
+    """For a run on text: which of the six sentence tasks; all if not given."""
+    task_data: Path | None = None
+    """For a run on text: folder with the official files of the tasks; the variable DEBIASED_TASK_DATA if not
+    given."""
     official: bool = False
     """Also train the probe of the released code, quirks included; a hundred epochs on augmented images."""
     data_root: Path | None = None
@@ -241,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _audit(command)
             case Demo("text"):
                 _text(command)
-            case Train(TrainText()) | Resume() | Embed() if _is_text(command):
+            case Train(TrainText()) | Resume() | Evaluate() | Embed() if _is_text(command):
                 _text(command)
             case _:
                 _images(command)
@@ -279,13 +287,13 @@ def _audit(command: Audit) -> None:
     )
 
 
-def _is_text(command: Train | Resume | Embed) -> bool:
+def _is_text(command: Train | Resume | Evaluate | Embed) -> bool:
     if isinstance(command, Train):
         return True
     return is_run(command.run) and "text" in existing_run(command.run).settings
 
 
-def _text(command: Demo | Train | Resume | Embed) -> None:
+def _text(command: Demo | Train | Resume | Evaluate | Embed) -> None:
     from debiased_contrastive.commands import text as commands
     from debiased_contrastive.training.memory import keep_freed_memory
 
@@ -299,6 +307,12 @@ def _text(command: Demo | Train | Resume | Embed) -> None:
         case Resume():
             options = {"tensorboard": command.tensorboard, "quiet": command.quiet}
             commands.resume(existing_run(command.run), command.data_root, **options)
+        case Evaluate():
+            if command.official or command.data_root or command.test_root:
+                raise ValueError(
+                    f"{command.run} is a run on text: give --tasks and --task-data, nothing for images"
+                )
+            commands.evaluate(command.run, command.tasks, command.task_data, quiet=command.quiet)
         case Embed():
             if command.sentences is None:
                 raise ValueError(f"{command.run} is a run on text: give --sentences FILE")
@@ -323,6 +337,8 @@ def _images(command: Any) -> None:
                 command.run, root=command.data_root, tensorboard=command.tensorboard, quiet=command.quiet
             )
         case Evaluate():
+            if command.tasks or command.task_data:
+                raise ValueError(f"{command.run} must be a run on text for --tasks and --task-data; it is not")
             roots = {"root": command.data_root, "test_root": command.test_root}
             commands.evaluate(command.run, roots, official=command.official, quiet=command.quiet)
         case Embed():

@@ -65,6 +65,9 @@ _SENTENCES: tuple[tuple[Objective, float, tuple[float, ...]], ...] = (
     ("debiased", 0.01, (76.2, 82.9, 86.9, 93.7, 89.1, 74.7, 82.7)),
 )
 
+SENTENCE_TAU_PLUS = tuple(tau_plus for _, tau_plus, _ in _SENTENCES)
+"""Its rows; 0 is the biased one."""
+
 CONTROL_TASKS = (
     "finger-spin", "cartpole-swingup", "reacher-easy", "cheetah-run", "walker-walk", "ball_in_cup-catch",
 )  # fmt: skip

@@ -24,7 +24,7 @@ from debiased_contrastive.runs import Run, new_run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 
 OTHER = TextSettings(
-    "of mine", 7, Text(Path("a.txt"), 99, 9, True, 3, False, Path("b")), Towers("bag", 8, 4),
+    "of mine", 7, Text(Path("a.txt"), 99, 9, True, 3, False, Path("b")), Towers("bag", 8, 4, Path("c")),
     TextObjective("biased", 0.2, 0.5, "original", "relative"), Training(2, 8, 0.1, 0.0, clip=1.0),
 )  # fmt: skip
 
@@ -136,3 +136,21 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
         TextObjective(floor="none")  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError, match="nowhere"):
         text_of(with_corpus(settings, tmp_path / "nowhere.txt"))
+
+
+def test_training_starts_from_the_vectors_of_a_file(tmp_path: Path, fabric: Fabric) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("sea3 " + " ".join(["0.25"] * 8) + "\n")
+    settings = settings_of(tmp_path, towers=Towers("bag", 8, 6, path))
+    settings = replace(settings, training=replace(settings.training, epochs=1, learning_rate=1e-9))
+    run = new_run(tmp_path / "run", as_json(settings))
+    train(settings, run, fabric)
+    path.unlink()
+    state = latest_checkpoint(run.folder)[0]
+    assert state is not None
+    place = text_of(settings).tokenizer.token_to_id("sea3")
+    for side in ("left", "right"):
+        words = state["module"][f"{side}.words.weight"]
+        torch.testing.assert_close(words[place], torch.full((8,), 0.25))
+        assert words[2:].abs().max() <= 0.25
+    assert sentence_encoder(run.folder, fabric.device)(["sea3"]).shape == (1, 24)

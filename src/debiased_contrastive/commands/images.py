@@ -23,6 +23,7 @@ from debiased_contrastive.experiments.images import moved, official_archive, roo
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json
 from debiased_contrastive.experiments.simclr import checked_images, trained
+from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import SETTINGS, Run, existing_run, new_run
@@ -125,7 +126,9 @@ def presets() -> None:
             f"{cost:.1e}" if cost else "depends on the folder",
             _hours(cost / SUSTAINED) if cost else "?",
         ])  # fmt: skip
-    table("Presets", ["name", "what", "images", "epochs", "operations", "on a GPU"], lines)
+    for name, text in TEXT_PRESETS.items():
+        lines.append([name, text.what, "?", str(text.settings.training.epochs), "depends on the text", "?"])
+    table("Presets", ["name", "what", "samples", "epochs", "operations", "on a GPU"], lines)
     print(
         f"operations: encoder, forward and backward; on a GPU: at {SUSTAINED / 1e12:.0f} TFLOP/s sustained. "
         "debiased train NAME --help lists what can be changed."

@@ -1,12 +1,15 @@
 """The commands that train on sentences and encode them."""
 
 import io
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from debiased_contrastive.commands.compare import compare
 from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
+from debiased_contrastive.data.sentence_tasks import NAMES
 from debiased_contrastive.data.sentences import blocks, files_of
 from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.features import device_of
@@ -18,6 +21,7 @@ from debiased_contrastive.experiments.quickthoughts import (
     trained_towers,
     with_corpus,
 )
+from debiased_contrastive.experiments.sentence_scores import scored
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.experiments.text_demo import demo_runs, probed
 from debiased_contrastive.experiments.text_settings import TextSettings
@@ -25,6 +29,9 @@ from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run, existing_run, new_run
 from debiased_contrastive.terminal import progress
+
+VARIABLE = "DEBIASED_TASK_DATA"
+"""The environment variable that says where the sentence tasks are."""
 
 
 def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tensorboard: bool, quiet: bool) -> None:
@@ -54,6 +61,18 @@ def resume(run: Run, corpus: Path | None, *, tensorboard: bool, quiet: bool) -> 
     check_tensorboard(tensorboard)
     settings = with_corpus(text_settings_from(run.settings), corpus)
     _train(settings, run.folder, run, tensorboard=tensorboard, quiet=quiet)
+
+
+def evaluate(folder: Path, tasks: Sequence[str], root: Path | None, *, quiet: bool) -> None:
+    """Score a run on sentence tasks and show what was found."""
+    root = root or (Path(os.environ[VARIABLE]) if VARIABLE in os.environ else None)
+    if root is None:
+        raise ValueError(f"give --task-data, the folder with the files of the sentence tasks, or set {VARIABLE}")
+    names = NAMES if not tasks or "all" in tasks else tuple(name for name in NAMES if name in tasks)
+    run = existing_run(folder)
+    with progress(f"evaluate {run.folder.name}", quiet=quiet) as bar:
+        scored(run, root, names, bar.at)
+    compare([run])
 
 
 def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:

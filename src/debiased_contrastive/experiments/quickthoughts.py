@@ -12,9 +12,10 @@ from torch import Tensor
 
 from debiased_contrastive.data.corpus import Corpus, Shown, corpus_of
 from debiased_contrastive.data.sentences import austen
-from debiased_contrastive.data.vocabulary import encoded, tokenizer_from
+from debiased_contrastive.data.vocabulary import encoded, tokenizer_from, words_of
+from debiased_contrastive.data.word_vectors import word_vectors
 from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
-from debiased_contrastive.encoders.sentence import tower
+from debiased_contrastive.encoders.sentence import load_words_, tower
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
 from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import as_json, made_from
@@ -72,6 +73,7 @@ def trained_towers(
     epoch = corpus.blocks(settings.training.batch)
     torch.manual_seed(seed_of(settings.seed, "weights"))
     method = method_for(settings, corpus.tokenizer.get_vocab_size())
+    _start_words_(method, settings, corpus)
     if fabric.is_global_zero:
         write_atomically(run.folder / VOCABULARY, corpus.tokenizer.to_str())
 
@@ -96,6 +98,16 @@ def trained_towers(
     yield from to_the_end(Course(method, settings.training, settings.seed, epoch, given, log), run, fabric)
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings))
+
+
+def _start_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus) -> None:
+    """Put the vectors of the file, if there is one, in the places of their words."""
+    towers = settings.towers
+    if towers.words is None:
+        return
+    found = word_vectors(towers.words, words_of(corpus.tokenizer), towers.word_dim)
+    for one in (method.left, method.right):
+        load_words_(one, found.vectors, found.known)
 
 
 def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range) -> Iterator[dict[str, Tensor]]:
@@ -178,6 +190,10 @@ def text_settings_from(content: dict[str, Any]) -> TextSettings:
 
 
 def with_corpus(settings: TextSettings, path: Path | None) -> TextSettings:
-    """The same on another text, by its whole path, so that the run can be continued from anywhere."""
-    path = path or settings.text.path
-    return settings if path is None else replace(settings, text=replace(settings.text, path=path.resolve()))
+    """The same on another text, by whole paths, so that the run can be continued from anywhere."""
+    text, towers = replace(settings.text, path=path or settings.text.path), settings.towers
+    return replace(
+        settings,
+        text=replace(text, path=text.path and text.path.resolve()),
+        towers=replace(towers, words=towers.words and towers.words.resolve()),
+    )

@@ -44,6 +44,8 @@ class Towers:
     word_dim: int = 620
     hidden_dim: int = 600
     """A sentence has twice as many dimensions in each tower."""
+    words: Path | None = None
+    """Vectors of words to start from, as GloVe's and word2vec's text files have them; none if not given."""
 
     def __post_init__(self) -> None:
         check_words(self)

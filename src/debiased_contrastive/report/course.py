@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from debiased_contrastive.report.curve import Axis, curve, time_axis
 from debiased_contrastive.report.markup import figure, grid, legend, line_key, paragraph, section
+from debiased_contrastive.report.measure import SPEEDS
 from debiased_contrastive.report.number import DASH, decimal
 from debiased_contrastive.report.palette import Stroke
 from debiased_contrastive.report.plot import curve_plot
@@ -45,6 +46,9 @@ def _picture(
 
 
 def _speed(rows: Sequence[Row]) -> str:
-    key = "images_per_second"
-    speeds = [f"{row.label}: {decimal(row.measures[key].mean, 0)}" for row in rows if key in row.measures]
-    return f"Images per second (median of the logged steps) {DASH} {'; '.join(speeds)}." if speeds else ""
+    said = []
+    for key, what in SPEEDS.items():
+        speeds = [f"{row.label}: {decimal(row.measures[key].mean, 0)}" for row in rows if key in row.measures]
+        if speeds:
+            said.append(f"{what} per second (median of the logged steps) {DASH} {'; '.join(speeds)}.")
+    return " ".join(said)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from debiased_contrastive.paper import SENTENCE_TASKS
 from debiased_contrastive.report.record import Record, finite
 
 
@@ -19,14 +20,29 @@ class Metric:
     decimals: int = 1
 
 
+TASKS = {
+    "MR": "reviews of films, good or bad",
+    "CR": "reviews of products, good or bad",
+    "SUBJ": "subjective or objective",
+    "MPQA": "polarity of phrases",
+    "TREC": "what a question asks for",
+    "MSRP accuracy": "whether two sentences say the same",
+    "MSRP F1": "F1 of the same",
+}
+LINEAR = Metric("linear_top1", "Linear top-1", "test accuracy of a linear classifier on frozen features")
+SIX_TASKS = Metric("six_tasks", "Six tasks", "mean of the accuracies on the six sentence tasks")
 ACCURACIES = (
-    Metric("linear_top1", "Linear top-1", "test accuracy of a linear classifier on frozen features"),
+    LINEAR,
     Metric("linear_top5", "Linear top-5", "the class is among its five likeliest"),
     Metric("official_last_top1", "Official top-1", "probe of the released code, after its last epoch"),
     Metric("official_best_top1", "Official best", "best epoch of that probe, chosen on test, so it flatters"),
     Metric("knn", "kNN", "vote of the nearest training samples"),
     Metric("mean_classifier", "Mean classifier", "the nearest class mean, as in Lemma 4"),
+    SIX_TASKS,
+    *(Metric(name, name, TASKS[name]) for name in SENTENCE_TASKS),
 )
+MAINS = (LINEAR, SIX_TASKS)
+"""The accuracies that costs and gaps are counted in, the first of them that any run of a page has."""
 EMBEDDINGS = (
     Metric("alignment", "Alignment", "mean squared distance of two views; lower is closer", False, 3),
     Metric("uniformity", "Uniformity", "log mean Gaussian potential of pairs; lower is more even", False, 3),
@@ -36,6 +52,10 @@ EMBEDDINGS = (
     Metric("tau_cap_low", "Safe τ⁺", "the τ⁺ that would leave 95 % of the anchors off the floor", False, 3),
     Metric("false_negative_rate", "False negatives", "share of the negatives that had the anchor's own class"),
 )
+
+
+SPEEDS = {"images_per_second": "Images", "sentences_per_second": "Sentences"}
+"""What is counted by which key of the metrics."""
 
 
 def values(record: Record) -> dict[str, float]:
@@ -52,9 +72,23 @@ def values(record: Record) -> dict[str, float]:
         **{key: finite(evaluation.get(key)) for key in ("alignment", "uniformity", "within", "between")},
         **{key: _late(record.metrics, key) for key in ("floored", "tau_cap_low")},
         "false_negative_rate": _mean(record.metrics, "false_negative_rate"),
-        "images_per_second": _middle(record.metrics, "images_per_second"),
+        **_tasks(evaluation.get("tasks")),
+        **{key: _middle(record.metrics, key) for key in SPEEDS},
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _tasks(tasks: object) -> dict[str, float | None]:
+    """Scores of the sentence tasks, and their mean where all six are there."""
+    if not isinstance(tasks, Mapping):
+        return {}
+    found = {}
+    for name in SENTENCE_TASKS:
+        task, _, measure = name.partition(" ")
+        found[name] = _entry(tasks.get(task), measure.lower() or "accuracy")
+    accuracies = [found[name] for name in SENTENCE_TASKS if name != "MSRP F1"]
+    mean = fmean(filter(None, accuracies)) if all(accuracies) else None
+    return {**found, SIX_TASKS.key: mean}
 
 
 def _accuracy(value: object) -> float | None:

@@ -10,7 +10,7 @@ from debiased_contrastive.report.drawing import FAINT, INK, PAPER, axes, inline_
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.palette import Stroke, class_look
 from debiased_contrastive.report.record import Cloud
-from debiased_contrastive.report.table import MAIN, Row
+from debiased_contrastive.report.table import Row
 
 WIDTH = 4.8
 """Inches. Narrow, since letters of a wide figure are too small on a phone."""
@@ -28,7 +28,7 @@ def interval_plot(rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, 
         for place, (row, stroke) in enumerate(zip(rows, strokes, strict=True)):
             low, mean, high = _ends(row)
             if low < high:
-                seeds = [100 * found[MAIN] for record in row.group.records if MAIN in (found := values(record))]
+                seeds = [100 * one[row.main.key] for one in map(values, row.group.records) if row.main.key in one]
                 ax.plot([low, high], [place] * 2, color=stroke.colour, linewidth=2)
                 ax.plot(seeds, [place] * len(seeds), "|", color=stroke.colour, markersize=9, mew=1.1)
             ax.plot([mean], [place], "o", color=stroke.colour, markersize=7.5, mec=PAPER, mew=1.2)
@@ -43,7 +43,7 @@ def interval_plot(rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, 
             )
             # A name over a line must not move the axes.
             name.set_in_layout(False)
-        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel="linear top-1 accuracy (%)")
+        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel=f"{rows[0].main.heading.lower()} accuracy (%)")
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")
         ax.margins(x=0.08)
@@ -95,7 +95,7 @@ def cloud_plot(cloud: Cloud, *, name: str, label: str) -> str:
 
 def _ends(row: Row) -> tuple[float, float, float]:
     """The interval and its middle in percent; a single seed is all three."""
-    mean, half_width, n = row.measures[MAIN]
+    mean, half_width, n = row.measures[row.main.key]
     width = half_width if n > 1 else 0.0
     return 100 * (mean - width), 100 * mean, 100 * (mean + width)
 
@@ -109,5 +109,5 @@ def _near(rows: Sequence[Row]) -> bool:
 
 
 def _spoken(rows: Sequence[Row]) -> str:
-    said = "; ".join(f"{row.label} {100 * row.measures[MAIN].mean:.1f} %" for row in rows)
-    return f"Linear top-1 accuracy: {said}."
+    said = "; ".join(f"{row.label} {100 * row.measures[row.main.key].mean:.1f} %" for row in rows)
+    return f"{rows[0].main.heading} accuracy: {said}."

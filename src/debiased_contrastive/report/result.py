@@ -3,13 +3,13 @@
 import math
 from collections.abc import Sequence
 
-from debiased_contrastive.paper import SIMCLR
+from debiased_contrastive.paper import SENTENCE_TASKS, SENTENCE_TAU_PLUS, SIMCLR, published
 from debiased_contrastive.report.markup import figure, line_key, listed, paragraph, section, table, text, words
 from debiased_contrastive.report.measure import ACCURACIES, EMBEDDINGS, Metric
 from debiased_contrastive.report.number import DASH, counted, decimal, share
 from debiased_contrastive.report.palette import Stroke
 from debiased_contrastive.report.plot import interval_plot
-from debiased_contrastive.report.table import MAIN, Measure, Row
+from debiased_contrastive.report.table import Row, has_unbiased
 
 
 def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
@@ -17,17 +17,24 @@ def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
     shown = _present(ACCURACIES, rows)
     if not shown:
         return section("results", "Accuracy", paragraph("No run has been evaluated yet."))
-    extra = [("Gap closed", "share of what bias costs, in linear top-1, that the row wins back")]
-    if any(row.paper is not None for row in rows):
-        extra.append(("Paper", "published top-1 of the same objective"))
-    headings = [("Objective", ""), ("Seeds", ""), *((metric.heading, metric.meaning) for metric in shown), *extra]
+    # Without the labels there is no gap to close.
+    closed = [("Gap closed", "share of what bias costs that the row wins back")] if has_unbiased(rows) else []
+    compared = any(row.paper is not None for row in rows)
+    paper = [("Paper", "published top-1 of the same objective")] if compared else []
+    headings = [
+        ("Objective", ""),
+        ("Seeds", ""),
+        *((metric.heading, metric.meaning) for metric in shown),
+        *closed,
+        *paper,
+    ]
     body = [
         [
             _name(row, stroke),
             str(row.seeds),
             *(_cell(row, metric) for metric in shown),
-            text(DASH if row.gap_closed is None else share(row.gap_closed)),
-            *([text(DASH if row.paper is None else decimal(row.paper, 2))] if len(extra) > 1 else []),
+            *([text(DASH if row.gap_closed is None else share(row.gap_closed))] if closed else []),
+            *([text(DASH if row.paper is None else decimal(row.paper, 2))] if paper else []),
         ]
         for row, stroke in zip(rows, strokes, strict=True)
     ]
@@ -37,7 +44,34 @@ def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
         "Accuracy",
         f'<div class="beside">{_picture(rows, strokes)}<div><h3>How to read it</h3>{notes}</div></div>',
         table("Accuracies in percent, mean ± 95 % interval over seeds", headings, body),
+        _published_tasks(shown),
     )
+
+
+def _published_tasks(shown: Sequence[Metric]) -> str:
+    """Table 2, where sentence tasks were measured."""
+    tasks = [metric for metric in shown if metric.key in SENTENCE_TASKS]
+    if not tasks:
+        return ""
+    body = [
+        [
+            text("biased" if not tau_plus else f"debiased, τ⁺ = {tau_plus}"),
+            *(text(decimal(_of_table_2(metric.key, tau_plus))) for metric in tasks),
+        ]
+        for tau_plus in SENTENCE_TAU_PLUS
+    ]
+    return table(
+        "The paper's Table 2, trained on BookCorpus (columns as printed; SUBJ and MPQA look exchanged)",
+        [("Objective", ""), *((metric.heading, metric.meaning) for metric in tasks)],
+        body,
+    )
+
+
+def _of_table_2(task: str, tau_plus: float) -> float:
+    objective = "debiased" if tau_plus else "biased"
+    value = published("bookcorpus", objective, tau_plus=tau_plus, num_positives=2, measure=task)
+    assert value is not None
+    return value
 
 
 def embeddings(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
@@ -81,7 +115,7 @@ def _cell(row: Row, metric: Metric) -> str:
 
 
 def _picture(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
-    drawn = [(row, stroke) for row, stroke in zip(rows, strokes, strict=True) if MAIN in row.measures]
+    drawn = [(row, stroke) for row, stroke in zip(rows, strokes, strict=True) if row.main.key in row.measures]
     if not drawn:
         return ""
     caption = "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."
@@ -93,25 +127,24 @@ def _picture(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
 
 def _notes(rows: Sequence[Row], shown: Sequence[Metric]) -> list[str]:
     notes = [f"{metric.heading}: {metric.meaning}." for metric in shown]
-    notes.append(
-        "Gap closed: the share of the way from biased to unbiased, in linear top-1, among rows that agree in all "
-        "settings but the objective. Unbiased knows every label: a yardstick, not a rival."
-    )
-    if any(_main(row).n > 1 for row in rows if MAIN in row.measures):
+    main = rows[0].main.heading
+    mains = [row.measures[row.main.key] for row in rows if row.main.key in row.measures]
+    if has_unbiased(rows):
+        notes.append(
+            f"Gap closed: the share of the way from biased to unbiased, in {main.lower()}, among rows that agree "
+            "in all settings but the objective. Unbiased knows every label: a yardstick, not a rival."
+        )
+    if any(measure.n > 1 for measure in mains):
         notes.append(
             "A difference in the text has its interval from differences seed by seed, so it may be clear of zero "
             "although the intervals of its two rows overlap."
         )
-    if any(math.isnan(_main(row).half_width) for row in rows if MAIN in row.measures):
+    if any(math.isnan(measure.half_width) for measure in mains):
         notes.append(f"± {DASH} means a single seed, which has no interval.")
-    waiting = sum(row.seeds - (_main(row).n if MAIN in row.measures else 0) for row in rows)
+    waiting = sum(row.seeds for row in rows) - sum(measure.n for measure in mains)
     if waiting:
-        notes.append(f"{counted(waiting, 'run')} had no linear accuracy yet; means are over the others.")
+        notes.append(f"{counted(waiting, 'run')} had no {main.lower()} accuracy yet; means are over the others.")
     return notes + _paper_notes(rows)
-
-
-def _main(row: Row) -> Measure:
-    return row.measures[MAIN]
 
 
 def _paper_notes(rows: Sequence[Row]) -> list[str]:
@@ -119,13 +152,13 @@ def _paper_notes(rows: Sequence[Row]) -> list[str]:
     if not compared:
         return []
     differences = list(dict.fromkeys(part for row in compared for part in _differences(row)))
-    published = (
+    said = (
         f"Paper: numbers of the released code ({SIMCLR.encoder}, {SIMCLR.epochs} epochs, batch {SIMCLR.batch}, "
         "official probe; how many runs is not said)."
     )
     if not differences:
-        return [published]
-    return [f"{published} The setting here differs, so compare differences, not levels: {', '.join(differences)}."]
+        return [said]
+    return [f"{said} The setting here differs, so compare differences, not levels: {', '.join(differences)}."]
 
 
 def _differences(row: Row) -> list[str]:

@@ -10,6 +10,7 @@ NAMES = ("seed",)
 _IMMATERIAL = {
     "data.root",
     "data.test_root",
+    "text.cache",
     "training.accelerator",
     "training.log_every",
     "training.checkpoint_every",

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from debiased_contrastive.report.group import Group, baseline
 from debiased_contrastive.report.number import GLUE, counted, decimal, interval, share
 from debiased_contrastive.report.setting import plain
-from debiased_contrastive.report.table import MAIN, Measure, Row, paired_difference
+from debiased_contrastive.report.table import Measure, Row, paired_difference
 
 DATA = {
     "fashion": "Fashion-MNIST (the part that comes with the package)",
@@ -14,17 +15,21 @@ DATA = {
     "stl10": "STL-10",
     "folder": "a folder of images",
 }
+HOW = {
+    "linear_top1": "that of a linear classifier on the frozen features, on test samples",
+    "six_tasks": "the mean over six sentence tasks of logistic regression on the frozen vectors",
+}
 FULL = 3
 """How many debiased rows, or comparisons, get sentences of their own."""
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, str]:
     """What was done, and what came out of it."""
-    measured = [row for row in rows if MAIN in row.measures]
+    measured = [row for row in rows if row.main.key in row.measures]
     if not measured:
         return _what(rows), "No run has been evaluated yet, so there are no accuracies."
-    how = "Accuracy is that of a linear classifier on the frozen features, on test samples"
-    if any(row.measures[MAIN].n > 1 for row in measured):
+    how = f"Accuracy is {HOW[rows[0].main.key]}"
+    if any(row.measures[row.main.key].n > 1 for row in measured):
         how += f", ±{GLUE}half of its 95{GLUE}% interval over seeds"
     frames = dict.fromkeys(row.group.frame for row in measured if row.group.kind == "biased")
     said = [_compared([row for row in measured if row.group.frame == frame]) for frame in frames]
@@ -34,7 +39,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, str]:
         said.append(
             f"For {counted(alone, 'row')} there is no biased run that agrees in all else, so no gain is known."
         )
-    if any(row.measures[MAIN].n == 1 for row in measured):
+    if any(row.measures[row.main.key].n == 1 for row in measured):
         said.append("Rows with a single seed have no interval: their differences may be chance.")
     return f"{_what(rows)} {how}.", " ".join(said)
 
@@ -47,8 +52,9 @@ def _what(rows: Sequence[Row]) -> str:
     parts = [f"{counted(len(rows), 'setting')} of contrastive training"]
     if data := list(dict.fromkeys(filter(None, (_data(row) for row in rows)))):
         parts.append(f"on {_listed(data)}")
-    if encoders := distinct("encoder", "name"):
-        parts.append(f"with encoder{'s' if len(encoders) > 1 else ''} {_listed(encoders)}")
+    for section, what in (("encoder", "encoder"), ("towers", "tower")):
+        if names := distinct(section, "name"):
+            parts.append(f"with {what}{'s' if len(names) > 1 or section == 'towers' else ''} {_listed(names)}")
     if epochs := distinct("training", "epochs"):
         parts.append(f"for {_listed(epochs)} epoch{'' if epochs == ['1'] else 's'}")
     fewest, most = min(row.seeds for row in rows), max(row.seeds for row in rows)
@@ -57,6 +63,9 @@ def _what(rows: Sequence[Row]) -> str:
 
 
 def _data(row: Row) -> str:
+    if text := row.group.records[0].section("text"):
+        # Of a path only its end: the rest is somebody's machine.
+        return PurePath(text["path"]).name if isinstance(text.get("path"), str) else "novels of Jane Austen"
     data = row.group.records[0].section("data")
     if data.get("name") is None:
         return ""
@@ -107,14 +116,14 @@ def _gain(row: Row, biased: Row) -> str:
     said = f"{_sentence(row.label)} {verb} {_points(gain)} against {biased.label}"
     if row.gap_closed is not None:
         said += f" and closes {share(row.gap_closed) if row.gap_closed > 0 else 'none'} of that gap"
-    ours, theirs = row.measures[MAIN], biased.measures[MAIN]
+    ours, theirs = row.measures[row.main.key], biased.measures[row.main.key]
     if ours.n > 1 and theirs.n > 1:
         said += f"; the intervals of the two {'overlap' if ours.overlaps(theirs) else 'do not overlap'}"
     return said + "."
 
 
 def _range(debiased: Sequence[Row]) -> str:
-    ordered = sorted(debiased, key=lambda row: row.measures[MAIN].mean)
+    ordered = sorted(debiased, key=lambda row: row.measures[row.main.key].mean)
     low, high = ordered[0], ordered[-1]
     ends = f"{_percent(low)} ({low.label}) to {_percent(high)} ({high.label})"
     said = f"The {len(debiased)} debiased rows reach from {ends}"
@@ -124,7 +133,7 @@ def _range(debiased: Sequence[Row]) -> str:
 
 
 def _percent(row: Row) -> str:
-    measure = row.measures[MAIN]
+    measure = row.measures[row.main.key]
     return f"{interval(measure) if measure.n > 1 else decimal(100 * measure.mean)}{GLUE}%"
 
 

@@ -9,12 +9,9 @@ from typing import NamedTuple
 from debiased_contrastive.evaluation.interval import gap_closed, mean_and_interval
 from debiased_contrastive.paper import published
 from debiased_contrastive.report.group import Group, baseline, grouped
-from debiased_contrastive.report.measure import values
+from debiased_contrastive.report.measure import MAINS, Metric, values
 from debiased_contrastive.report.record import finite, read_records
 from debiased_contrastive.runs import Run
-
-MAIN = "linear_top1"
-"""The accuracy that costs and gaps are counted in."""
 
 
 class Measure(NamedTuple):
@@ -37,6 +34,8 @@ class Row:
     group: Group
     measures: Mapping[str, Measure]
     """By the keys of `measure.values`; shares and accuracies from 0 to 1."""
+    main: Metric
+    """The accuracy that costs and gaps are counted in, the same for all rows of a page."""
     gap_closed: float | None
     """Share of what bias costs that a debiased row wins back; None where that cost may be chance."""
     paper: float | None
@@ -67,25 +66,31 @@ def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
     """A row for each group, in their order."""
     measures = {id(group): _measures(group) for group in groups}
+    main = next((one for one in MAINS if any(one.key in found for found in measures.values())), MAINS[0])
 
     def share(group: Group) -> float | None:
         biased, unbiased = (baseline(group, groups, kind) for kind in ("biased", "unbiased"))
         if group.kind != "debiased" or biased is None or unbiased is None:
             return None
-        if any(MAIN not in measures[id(one)] for one in (group, biased, unbiased)):
+        if any(main.key not in measures[id(one)] for one in (group, biased, unbiased)):
             return None
         # Without a cost there is nothing to win back, nor a share of what may be chance.
-        cost = _paired(unbiased, biased, MAIN)
+        cost = _paired(unbiased, biased, main.key)
         if cost.mean <= 0 or cost.mean <= cost.half_width:
             return None
-        return gap_closed(*(measures[id(one)][MAIN].mean for one in (biased, group, unbiased)))
+        return gap_closed(*(measures[id(one)][main.key].mean for one in (biased, group, unbiased)))
 
-    return tuple(Row(group, measures[id(group)], share(group), _paper(group)) for group in groups)
+    return tuple(Row(group, measures[id(group)], main, share(group), _paper(group)) for group in groups)
 
 
-def paired_difference(row: Row, other: Row, key: str = MAIN) -> Measure:
+def has_unbiased(rows: Sequence[Row]) -> bool:
+    """Whether there is a gap to speak of."""
+    return any(row.group.kind == "unbiased" for row in rows)
+
+
+def paired_difference(row: Row, other: Row) -> Measure:
     """The mean of row - other, with the interval of the differences seed by seed; NaN where seeds do not match."""
-    return _paired(row.group, other.group, key)
+    return _paired(row.group, other.group, row.main.key)
 
 
 def _paired(group: Group, other: Group, key: str) -> Measure:
