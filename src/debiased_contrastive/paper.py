@@ -126,3 +126,18 @@ def published(
         ):
             return number.value
     return None
+
+
+def published_sentence_score(task: str, tau_plus: float) -> float:
+    """A number of Table 2; the biased row has a tau_plus of 0.
+
+    >>> published_sentence_score("CR", 0.01)
+    82.9
+    """
+    objective = "debiased" if tau_plus else "biased"
+    value = published("bookcorpus", objective, tau_plus=tau_plus, num_positives=2, measure=task)
+    if value is None:
+        raise ValueError(
+            f"Table 2 has {', '.join(SENTENCE_TASKS)} and tau_plus {SENTENCE_TAU_PLUS}; got {task} and {tau_plus}"
+        )
+    return value

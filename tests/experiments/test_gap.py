@@ -2,10 +2,12 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from debiased_contrastive.experiments.gap import fill, grid
+from debiased_contrastive.experiments.gap import grid, result_of
 from debiased_contrastive.experiments.gap_table import markdown
+from debiased_contrastive.experiments.grid import fill
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings
 
@@ -29,7 +31,7 @@ def test_a_grid_is_filled_once_and_its_files_make_a_table(tmp_path: Path) -> Non
         "measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1}
     }
     (tmp_path / "biased-seed0.json").write_text(json.dumps(kept))
-    fill(items, tmp_path, tmp_path / "runs")
+    fill(((name, partial(result_of, settings, tmp_path / "runs" / name)) for name, settings in items), tmp_path)
     assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(wanted)
     assert json.loads((tmp_path / "biased-seed0.json").read_text()) == kept
     assert not (tmp_path / "runs" / "biased-seed0").exists()

@@ -7,10 +7,9 @@ resumed, so the same command, given again, finishes the grid. `--share 0/2` and 
 two processes.
 """
 
-import argparse
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ from debiased_contrastive.evaluation.prior import effective_prior
 from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.demo import same_run
 from debiased_contrastive.experiments.evaluate import evaluated
+from debiased_contrastive.experiments.grid import fill, grid_parser, shared
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Objective, Settings
 from debiased_contrastive.experiments.simclr import checked_images, trained
-from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.record import read_records
 from debiased_contrastive.runs import Run
@@ -56,14 +55,6 @@ def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
     for seed in range(seeds):
         for name, objective in objectives(base.objective.tau_plus).items():
             yield f"{name}-seed{seed}", replace(base, seed=seed, objective=objective)
-
-
-def fill(items: Iterable[tuple[str, Settings]], out: Path, runs: Path) -> None:
-    """Run what has no file yet."""
-    for name, settings in items:
-        path = out / f"{name}.json"
-        if not path.exists():
-            write_atomically(path, json.dumps(result_of(settings, runs / name), indent=1) + "\n")
 
 
 def result_of(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -101,20 +92,13 @@ def _tau_effective(settings: Settings, run: Run, images: Images | FolderImages) 
 
 def main() -> None:
     """Run what is missing of the grid."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = grid_parser(__doc__, "build/gap")
     parser.add_argument("--preset", default="cifar10-small", choices=PRESETS)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--share", default="0/1", help="which part of how many")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=Path, default=Path("build/gap"))
-    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    part, parts = map(int, arguments.share.split("/"))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    items = list(grid(PRESETS[arguments.preset].settings, arguments.seeds))
-    fill(items[part::parts], arguments.out, arguments.runs)
+    items = shared(grid(PRESETS[arguments.preset].settings, arguments.seeds), arguments.share)
+    fill(((name, partial(result_of, settings, arguments.runs / name)) for name, settings in items), arguments.out)
 
 
 if __name__ == "__main__":

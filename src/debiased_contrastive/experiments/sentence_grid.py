@@ -7,10 +7,9 @@ resumed, so the same command, given again, finishes the grid. `--share 0/2` and 
 processes.
 """
 
-import argparse
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from debiased_contrastive.data.corpus import Corpus
 from debiased_contrastive.encoders.sentence import TowerName
 from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.demo import same_run
+from debiased_contrastive.experiments.grid import fill, grid_parser, shared
 from debiased_contrastive.experiments.quickthoughts import (
     SentenceEncoder,
     encoder_with,
@@ -33,7 +33,6 @@ from debiased_contrastive.experiments.sentence_scores import scores
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
 from debiased_contrastive.experiments.text_settings import TextObjective, TextSettings
-from debiased_contrastive.files import write_atomically
 from debiased_contrastive.training.memory import keep_freed_memory
 from debiased_contrastive.training.order import seed_of
 
@@ -65,14 +64,6 @@ def grid(base: TextSettings, seeds: int) -> Iterator[Entry]:
             yield Entry(f"{name}-seed{seed}", replace(settings, objective=objective))
         for name, tower in UNTRAINED.items():
             yield Entry(f"{name}-seed{seed}", replace(settings, towers=replace(base.towers, name=tower)), False)
-
-
-def fill(entries: Iterable[Entry], tasks: Path, out: Path, runs: Path) -> None:
-    """Run what has no file yet."""
-    for entry in entries:
-        path = out / f"{entry.name}.json"
-        if not path.exists():
-            write_atomically(path, json.dumps(result_of(entry, tasks, runs), indent=1) + "\n")
 
 
 def result_of(entry: Entry, tasks: Path, runs: Path) -> dict[str, Any]:
@@ -109,23 +100,18 @@ def _untrained(settings: TextSettings, corpus: Corpus) -> SentenceEncoder:
 
 def main() -> None:
     """Run what is missing of the grid."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = grid_parser(__doc__, "build/sentences")
     parser.add_argument("--corpus", type=Path, required=True, help="as for debiased train")
     parser.add_argument("--task-data", type=Path, required=True, help="folder with the files of the six tasks")
     parser.add_argument("--cache", type=Path, help="folder for the tokens; beside the corpus if not given")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--share", default="0/1", help="which part of how many")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=Path, default=Path("build/sentences"))
-    parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    part, parts = map(int, arguments.share.split("/"))
-    arguments.out.mkdir(parents=True, exist_ok=True)
     base = with_corpus(TEXT_PRESETS["quickthoughts-small"].settings, arguments.corpus)
     base = replace(base, text=replace(base.text, cache=arguments.cache))
-    fill(list(grid(base, arguments.seeds))[part::parts], arguments.task_data, arguments.out, arguments.runs)
+    entries = shared(grid(base, arguments.seeds), arguments.share)
+    tasks, runs = arguments.task_data, arguments.runs
+    fill(((entry.name, partial(result_of, entry, tasks, runs)) for entry in entries), arguments.out)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,10 @@ _PAPER = TextSettings(
     ),
 )
 _SMALL = TextSettings(
-    text=Text(vocabulary=20_000, longest=40),
-    towers=Towers(word_dim=100, hidden_dim=100),
+    text=Text(vocabulary=20_000, longest=30),
+    towers=Towers(word_dim=100, hidden_dim=64),
     # Few steps need larger ones than the 114,466 of the paper.
-    training=replace(_PAPER.training, batch=200, learning_rate=2e-3, log_every=10, checkpoint_every=200),
+    training=replace(_PAPER.training, epochs=2, batch=200, learning_rate=3e-3, log_every=10, checkpoint_every=200),
 )
 
 _PRESETS = {

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from debiased_contrastive.paper import SENTENCE_TASKS, SENTENCE_TAU_PLUS, SIMCLR, published
+from debiased_contrastive.paper import SENTENCE_TASKS, SENTENCE_TAU_PLUS, SIMCLR, published_sentence_score
 from debiased_contrastive.report.markup import figure, line_key, listed, paragraph, section, table, text, words
 from debiased_contrastive.report.measure import ACCURACIES, EMBEDDINGS, Metric
 from debiased_contrastive.report.number import DASH, counted, decimal, share
@@ -56,7 +56,7 @@ def _published_tasks(shown: Sequence[Metric]) -> str:
     body = [
         [
             text("biased" if not tau_plus else f"debiased, τ⁺ = {tau_plus}"),
-            *(text(decimal(_of_table_2(metric.key, tau_plus))) for metric in tasks),
+            *(text(decimal(published_sentence_score(metric.key, tau_plus))) for metric in tasks),
         ]
         for tau_plus in SENTENCE_TAU_PLUS
     ]
@@ -65,13 +65,6 @@ def _published_tasks(shown: Sequence[Metric]) -> str:
         [("Objective", ""), *((metric.heading, metric.meaning) for metric in tasks)],
         body,
     )
-
-
-def _of_table_2(task: str, tau_plus: float) -> float:
-    objective = "debiased" if tau_plus else "biased"
-    value = published("bookcorpus", objective, tau_plus=tau_plus, num_positives=2, measure=task)
-    assert value is not None
-    return value
 
 
 def embeddings(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
