@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own: losses, views, probe, training, audit, sentence tasks."""
+"""All benchmarks, each in a process of its own: losses, views, probe, training, audit, text, sentence tasks."""
 
 import argparse
 import subprocess
@@ -21,7 +21,8 @@ PARTS = {
     "probe": Part("benchmarks.probe", "probe.json", "--samples 1000 --rounds 1 --C 1"),
     "training": Part("benchmarks.training", "training.json", "--images 32 --batch 16 --rounds 1"),
     "audit": Part("benchmarks.audit", "audit.json", "--rows 2000"),
-    "tasks": Part("benchmarks.sentence_tasks", "sentence_tasks.json", "--samples 120 --features 20 --fits-per-C 1"),
+    "text": Part("benchmarks.text_training", "text_training.json", "--steps 2 --rounds 1"),
+    "tasks": Part("benchmarks.sentence_tasks", "sentence_tasks.json", "--samples 60 --features 5 --fits-per-C 1"),
 }
 
 

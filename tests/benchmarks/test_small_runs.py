@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import sentence_tasks
+from benchmarks import sentence_tasks, text_training
 from benchmarks.__main__ import PARTS
 from benchmarks.table import markdown
 
@@ -39,6 +39,15 @@ def test_a_small_run_writes_rows_and_shows_its_table(name: str, tmp_path: Path) 
     assert all(row["seconds"] > 0 for row in results["rows"])
     assert not results["targets"], "a target is about the full size"
     assert MARKDOWN.get(name, markdown)(results) in done.stdout
+
+
+def test_a_small_training_on_text_says_how_fast_it_was(tmp_path: Path) -> None:
+    done = run("benchmarks", "--only", "text", "--small", "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / PARTS["text"].file).read_text())
+    assert [row["threads"] for row in results["rows"]] == [1, 2]
+    assert all(row["seconds_whole"] > 0 for row in results["rows"])
+    assert text_training.sentence_of(results) in done.stdout
 
 
 def test_nonsense_is_refused(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.cli import main
+from debiased_contrastive.experiments import text_demo
 from debiased_contrastive.experiments.text_demo import demo_runs, novels
-from debiased_contrastive.experiments.text_presets import TEXT_PRESETS, TextPreset
-from debiased_contrastive.experiments.text_settings import Towers
+from debiased_contrastive.experiments.text_settings import TextSettings, Towers
 
 
 def test_the_end_of_every_novel_is_held_out_and_not_trained_on(tmp_path: Path) -> None:
@@ -31,10 +31,14 @@ def test_the_end_of_every_novel_is_held_out_and_not_trained_on(tmp_path: Path) -
 def test_a_small_demonstration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset = TEXT_PRESETS["quickthoughts-small"]
-    training = replace(preset.settings.training, epochs=1, batch=300, accelerator="cpu")
-    small = replace(preset.settings, towers=Towers("bag", 16, 8), training=training)
-    monkeypatch.setitem(TEXT_PRESETS, "quickthoughts-small", TextPreset("", small))
+    whole = text_demo.settings_on
+
+    def small(text: Path) -> TextSettings:
+        settings = whole(text)
+        training = replace(settings.training, epochs=1, batch=300, accelerator="cpu")
+        return replace(settings, towers=Towers("bag", 16, 8), training=training)
+
+    monkeypatch.setattr(text_demo, "settings_on", small)
     main(["demo", "--domain", "text", "--out", str(tmp_path / "demo"), "--quiet"])
     said = capsys.readouterr().out
     assert "biased" in said

@@ -1,7 +1,7 @@
 """A gated recurrent network over sentences of many lengths, on processors: nn.GRU's numbers in less time.
 
 For packed sentences the gradient of nn.GRU fills a tensor as large as the batch at every time step. Here it is
-written out, both directions at once, in memory that is taken once; `results/text_speed.json` has the ratio.
+written out, both directions at once, in memory that is taken once; `results/text_training.json` has the ratio.
 """
 
 from typing import Any, NamedTuple
