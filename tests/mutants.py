@@ -19,12 +19,14 @@ PACKAGE = Path("src/debiased_contrastive")
 # Quick files first: most mutants fall within seconds.
 CORE = ["tests/objectives", "tests/modules", "tests/negatives", "tests/kernels/test_tiled.py", "tests/kernels"]
 SUITES = {
-    "data": ["tests/data/test_sentences.py"],
+    "data": ["tests/data/test_sentences.py", "tests/data/test_word_vectors.py"],
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
     "views": ["tests/views"],
     "evaluation": ["tests/evaluation"],
     "methods": ["tests/methods"],
+    "encoders": ["tests/encoders/test_recurrence.py"],
+    "experiments": ["tests/test_cli.py::test_evaluate_a_run_on_some_tasks_and_then_on_the_rest"],
     "theory": ["tests/theory/test_bounds.py", "tests/theory/test_losses.py", "tests/theory/test_worlds.py"],
 }
 """By room, where it is not the core's."""
@@ -152,6 +154,13 @@ MUTANTS = [
     Mutant("data/corpus.py", "self.held_out + size * int(", "size * int(", "held-out sentences trained on"),
     Mutant("data/corpus.py", "~self.starts[start + 1 : start + size]", "~self.starts[start : start + size - 1]", "breaks one sentence early"),
     Mutant("data/vocabulary.py", "PADDING, UNKNOWN, FIRST = 0, 1, 2", "PADDING, UNKNOWN, FIRST = 1, 1, 2", "padding is the unknown word"),
+    Mutant("encoders/recurrence.py", "back = lengths - 1 - forth", "back = longest - 1 - forth", "the way back begins in the padding"),
+    Mutant("encoders/recurrence.py", "d.mul_(z).baddbmm_(dagain[:, at], again)", "d.mul_(z)", "no gradient through time"),
+    Mutant("encoders/recurrence.py", "recurrent[:, at] * r * (1 - r)", "r * (1 - r)", "gradient of the reset gate"),
+    Mutant("encoders/recurrence.py", "[steps.sentence.argsort()]", "[steps.sentence]", "states in another order than the sentences"),
+    Mutant("evaluation/sentence_tasks.py", "torch.cat([(u - v).abs(), u * v], 1)", "torch.cat([u - v, u * v], 1)", "features of pairs depend on their order"),
+    Mutant("data/word_vectors.py", "place is None or found.known[place]", "place is None", "the last of two vectors of a word"),
+    Mutant("experiments/sentence_scores.py", "**kept.get(\"tasks\", {}), **found", "**found", "scores of other tasks lost"),
 ]  # fmt: skip
 
 

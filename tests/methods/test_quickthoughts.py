@@ -163,3 +163,28 @@ def test_vectors_are_both_towers_each_of_length_one() -> None:
     assert vectors.shape == (2, 12)
     torch.testing.assert_close(vectors[:, :6].norm(dim=1), torch.ones(2))
     torch.testing.assert_close(vectors[:, 6:].norm(dim=1), torch.ones(2))
+
+
+@pytest.mark.parametrize("tau", [0.005, 0.05, 0.3])
+def test_floor_zero_stops_training_pairs_whose_biased_loss_is_below_log_of_one_plus_n_tau(tau: float) -> None:
+    """One neighbour each, so M = 1: floored if and only if N mean e^u / e^s < N tau."""
+    b = 40
+    linked = [place % 2 == 0 for place in range(b - 1)]
+    generator = torch.Generator().manual_seed(0)
+    # Neighbours are alike, some more than others.
+    pairs_of = torch.randn(b // 2, 5, generator=generator).repeat_interleave(2, 0)
+    u, v = pairs_of + 0.5 * torch.randn(2, b, 5, generator=generator)
+    made = QuickThoughts(Rows(u), Rows(v), tau_plus=tau)  # type: ignore[arg-type]
+    called(made, linked).backward()
+    assert made.seen is not None
+    biased_losses = debiased(made.seen, 0.0, "clamp")
+    below = biased_losses < math.log(1 + (b - 2) * tau)
+    assert 0 < below.float().mean() < 1
+    assert made.floored == pytest.approx(float(below.float().mean()))
+    torch.testing.assert_close(debiased(made.seen, tau, "clamp")[below], torch.zeros(int(below.sum())))
+    # The first tower's rows of sentences whose only pair is floored get no gradient.
+    pairs = neighbours(torch.tensor(linked))
+    gradient = next(made.left.parameters()).grad
+    assert gradient is not None
+    assert not gradient[pairs.sentence[below]].any()
+    assert gradient[pairs.sentence[~below]].any(1).all()

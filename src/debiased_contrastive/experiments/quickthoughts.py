@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from lightning_fabric import Fabric
@@ -24,9 +24,6 @@ from debiased_contrastive.files import write_atomically
 from debiased_contrastive.methods.quickthoughts import QuickThoughts
 from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.training.order import seed_of
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 VOCABULARY = "vocabulary.json"
 """In the run directory: the tokeniser, with which new sentences are read."""
@@ -157,8 +154,8 @@ def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
     return encoder_with(method.to(device), tokenizer, settings.text.longest)
 
 
-def encoder_with(method: QuickThoughts, tokenizer: "Tokenizer", longest: int) -> SentenceEncoder:
-    """What turns sentences into vectors with these towers."""
+def encoder_with(method: QuickThoughts, tokenizer: Any, longest: int) -> SentenceEncoder:
+    """What turns sentences into vectors with these towers and the tokeniser, of Hugging Face, of their corpus."""
     method.eval()
     device = next(method.parameters()).device
 
