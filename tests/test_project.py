@@ -27,7 +27,7 @@ ROOMS = {
     "kernels": {"objectives", "kernels"},
     "negatives": {"objectives", "kernels", "negatives"},
     "modules": {"objectives", "kernels", "negatives", "modules"},
-    "data": {"data"},
+    "data": {"data", "parquet"},
     "views": {"views"},
     "evaluation": {"evaluation", "objectives"},
     "encoders": {"encoders", "files"},
@@ -35,14 +35,15 @@ ROOMS = {
     "training": {"training", "files"},
     "theory": {"theory", "objectives"},
     "prior": {"prior"},
-    "auditing": {"auditing", "prior", "objectives", "files", "report"},
+    "auditing": {"auditing", "prior", "objectives", "files", "parquet", "report"},
     "report": {"report", "runs", "files", "paper", "evaluation"},
     "paper.py": set(),
     "files.py": set(),
     "runs.py": {"files"},
+    "parquet.py": set(),
 }
 EXTRAS = {
-    "data": {"numpy", "PIL", "tokenizers", "pyarrow"},
+    "data": {"numpy", "PIL", "tokenizers"},
     "encoders": {"safetensors"},
     "training": {"lightning_fabric"},
     "experiments": {"lightning_fabric", "numpy", "sklearn"},
@@ -52,6 +53,7 @@ EXTRAS = {
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
     "auditing": {"numpy", "pyarrow"},
+    "parquet.py": {"pyarrow"},
     "terminal.py": {"rich"},
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""

@@ -69,6 +69,7 @@ def test_the_revision_is_of_this_code_and_not_of_a_repository_around_it(
     git("init")
     git("commit", "--allow-empty", "-m", "theirs")
     monkeypatch.setattr(runs, "__file__", str(file))
+    monkeypatch.setattr(runs, "_revision", runs._revision.__wrapped__)
     assert new_run(tmp_path / "installed", {}).environment["revision"] is None
     git("add", "site")
     git("commit", "-m", "ours")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,9 @@ def _environment() -> dict[str, Any]:
     }
 
 
+@cache
 def _revision() -> dict[str, Any]:
+    """Of the code in memory: what changes on the disk while a process goes on is not what it runs."""
     # Installed below somebody else's repository, this file is not one of its own.
     if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return {"revision": None, "modified": None}

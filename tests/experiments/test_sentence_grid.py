@@ -1,6 +1,7 @@
 """The grid of sentence runs: filled once, untrained towers beside trained ones, and its table by hand."""
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,8 +10,10 @@ import pytest
 from debiased_contrastive.data.sentence_tasks import SentenceTask
 from debiased_contrastive.experiments import sentence_scores
 from debiased_contrastive.experiments.grid import fill
+from debiased_contrastive.experiments.sentence_floors import grid as floors
+from debiased_contrastive.experiments.sentence_floors import result_of as learnt
 from debiased_contrastive.experiments.sentence_grid import grid, result_of
-from debiased_contrastive.experiments.sentence_table import markdown
+from debiased_contrastive.experiments.sentence_table import course_markdown, floors_markdown, markdown
 from debiased_contrastive.experiments.settings import Training
 from debiased_contrastive.experiments.text_settings import Text, TextSettings, Towers
 from tests.experiments.test_quickthoughts import write
@@ -85,3 +88,42 @@ def test_without_biased_runs_there_is_nothing_to_compare_with(tmp_path: Path) ->
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="must be named SETTING-seedN"):
         markdown(tmp_path)
+
+
+def test_courses_by_hand(tmp_path: Path) -> None:
+    for name in ("biased", "tau-0.01"):
+        course = [{"step": step, "floored": step / 1000, "tau_cap_median": 0.5} for step in range(1, 101)]
+        (tmp_path / f"{name}-seed0.json").write_text(json.dumps({"tasks": scores(0.5), "course": course}))
+    (line,) = course_markdown(tmp_path).splitlines()[2:]
+    # Steps 1 to 10 are the first tenth, at 0.1 to 1.0 %.
+    assert line.startswith("| tau_plus 0.01 | 0.55 | 1.55 |")
+    assert line.endswith("| 9.55 | 0.50 |")
+
+
+def test_floors_by_hand(tmp_path: Path) -> None:
+    for name, share in (("biased", 0.0), ("floor-zero", 0.01)):
+        course = [
+            {"epoch": epoch / 2, "floored": share * epoch, "biased_loss": 9 - epoch / 10} for epoch in range(1, 41)
+        ]
+        (tmp_path / f"{name}-seed0.json").write_text(json.dumps({"course": course}))
+    lines = floors_markdown(tmp_path).splitlines()
+    assert lines[0] == (
+        "|  | floored, epoch 5 | biased loss, epoch 5 | floored, epoch 10 | biased loss, epoch 10 | "
+        "floored, epoch 20 | biased loss, epoch 20 |"
+    )
+    assert lines[2] == "| biased | 0 % | 8.00 | 0 % | 7.00 | 0 % | 5.00 |"
+    assert lines[3] == "| floor zero | 10 % | 8.00 | 20 % | 7.00 | 40 % | 5.00 |"
+
+
+def test_a_text_learnt_by_heart_for_every_floor(tmp_path: Path) -> None:
+    names = [name for name, _ in floors(2)]
+    assert names[:5] == [
+        "biased-seed0",
+        *(f"floor-{floor}-seed0" for floor in ("zero", "small", "relative", "biased")),
+    ]
+    name, settings = list(floors(1))[1]
+    text = Text(write(tmp_path / "text.txt"), vocabulary=50, longest=8)
+    training = Training(epochs=2, batch=20, learning_rate=0.01, weight_decay=0.0, accelerator="cpu", log_every=5)
+    found = learnt(replace(settings, text=text, towers=Towers("bag", 8, 6), training=training), tmp_path / name)
+    assert [line["step"] for line in found["course"]] == [1, 5, 10, 15, 20]
+    assert all(line["biased_loss"] > 0 for line in found["course"])

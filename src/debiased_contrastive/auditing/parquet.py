@@ -1,18 +1,18 @@
 """Columns of parquet files."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from debiased_contrastive.auditing.formats import Array, Table, chosen
+from debiased_contrastive.parquet import opened, pyarrow_of
 
 
 def parquet(path: Path, name: str | None, usual: str) -> Table:
     """A column of numbers, of strings or of lists of numbers, or all columns of fractions side by side."""
-    with _opened(path) as file:
+    with opened(path, "prior") as file:
         # What pandas adds for an index of its own is no data.
         kinds = {
             field.name: field.type for field in file.schema_arrow if not field.name.startswith("__index_level_")
@@ -100,22 +100,10 @@ def _numpy(column: Any, full: str, done: int, width: int = 1) -> Array:
 
 def _batches(path: Path, names: Sequence[str], most: int) -> Iterator[list[Any]]:
     """These columns, at most so many rows at a time."""
-    with _opened(path) as file:
+    with opened(path, "prior") as file:
         # Fewer than there may be, since pyarrow takes about ten times the memory of a batch of lists.
         for batch in file.iter_batches(batch_size=max(1, most // 8), columns=list(names)):
             yield [batch.column(name) for name in names]
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    arrow = _pyarrow()
-    try:
-        # Otherwise a whole row group of a column is read at once, and often there is one.
-        with arrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            yield file
-    except (arrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"{path} must be a whole .parquet file: {reason}; write it again") from error
 
 
 def _is_list(kind: Any) -> bool:
@@ -136,8 +124,4 @@ def _is_string(kind: Any) -> bool:
 
 
 def _pyarrow() -> Any:
-    try:
-        import pyarrow.parquet  # type: ignore[import-untyped]
-    except ImportError:
-        raise ValueError("reading .parquet needs pyarrow: pip install 'debiased-contrastive[prior]'") from None
-    return pyarrow
+    return pyarrow_of("prior")

@@ -2,11 +2,12 @@
 
 import importlib.resources
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from debiased_contrastive.parquet import opened
 
 BREAKS = ("book", "document", "paragraph")
 """The columns of a table whose change is a break, where nothing else is asked for."""
@@ -133,7 +134,7 @@ def _tsv(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Row
 
 
 def _parquet(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Rows]:
-    with _opened(path) as file:
+    with opened(path, "text") as file:
         kinds = {field.name: field.type for field in file.schema_arrow}
         names = list(kinds)
         _, groups = _places(path, names, column, breaks)
@@ -208,22 +209,6 @@ def _decoded(path: Path, content: bytes, number: int, read: int) -> str:
             f"{path} must be UTF-8; line {line}, byte {read + error.start} of the file, "
             f"is {content[error.start]:#04x}; convert it, for instance with iconv"
         ) from None
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-        import pyarrow.parquet  # type: ignore[import-untyped]
-    except ImportError:
-        raise ValueError("reading .parquet needs pyarrow: pip install 'debiased-contrastive[text]'") from None
-    try:
-        # Otherwise a whole row group of a column is read at once, and often there is one.
-        with pyarrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
-            yield file
-    except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"{path} must be a whole .parquet file: {reason}; write it again") from error
 
 
 def _is_string(kind: Any) -> bool:

@@ -75,7 +75,11 @@ def trained_towers(
         write_atomically(run.folder / VOCABULARY, corpus.tokenizer.to_str())
 
     def measured(_step: int) -> dict[str, float]:
-        return {"floored": method.floored, "tau_cap_median": method.tau_cap}
+        return {
+            "floored": method.floored,
+            "tau_cap_median": method.tau_cap,
+            "biased_loss": method.biased_loss,
+        }
 
     def log(start: int) -> Callable[[int, Tensor, float], None]:
         return Log(

@@ -1,7 +1,7 @@
-"""The results of `experiments.sentence_grid` as a table, the paper's Table 2 below them."""
+"""The results of `experiments.sentence_grid`, beside the paper's Table 2, and of `experiments.sentence_floors`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,6 +16,8 @@ LABELS = {
     "tau-0.005": "tau_plus 0.005",
     "tau-0.01": "tau_plus 0.01",
 }
+EPOCHS = (5, 10, 20)
+"""After which floors are compared."""
 
 
 def markdown(folder: Path) -> str:
@@ -40,6 +42,48 @@ def markdown(folder: Path) -> str:
     return table(["vectors", *SENTENCE_TASKS, "mean", "mean - biased", "seeds"], lines)
 
 
+def course_markdown(folder: Path) -> str:
+    """Share of the pairs on the floor in each tenth of the grid's training, and tau_cap in the last."""
+    results = read_results(folder, "biased")
+    lines = []
+    for name in filter(results.__contains__, ("tau-0.005", "tau-0.01")):
+        tenths = zip(*(_tenths(run["course"], "floored") for run in results[name].values()), strict=True)
+        caps = [_tenths(run["course"], "tau_cap_median")[-1] for run in results[name].values()]
+        shares = [f"{100 * fmean(tenth):.2f}" for tenth in tenths]
+        lines.append([LABELS[name], *shares, f"{fmean(caps):.2f}"])
+    return table(["floored, %", *(f"{10 * k} %" for k in range(1, 11)), "tau_cap at the end"], lines)
+
+
+def floors_markdown(folder: Path) -> str:
+    """Pairs on the floor, and the biased loss, after some epochs of learning a text by heart."""
+    results = read_results(folder, "biased")
+    lines = []
+    for name in sorted(results, key=lambda name: (name != "biased", name)):
+        runs = results[name].values()
+        cells = []
+        for epoch in EPOCHS:
+            last = [_until(run["course"], epoch) for run in runs]
+            cells.append(f"{100 * fmean(line['floored'] for line in last):.0f} %")
+            cells.append(f"{fmean(line['biased_loss'] for line in last):.2f}")
+        lines.append([name.replace("floor-", "floor "), *cells])
+    columns = [f"{what}, epoch {epoch}" for epoch in EPOCHS for what in ("floored", "biased loss")]
+    return table(["", *columns], lines)
+
+
+def _tenths(course: Sequence[Mapping[str, float]], key: str) -> list[float]:
+    """Means over the ten parts of a training."""
+    end = course[-1]["step"]
+    parts: list[list[float]] = [[] for _ in range(10)]
+    for line in course:
+        parts[min(9, int(10 * line["step"] / (end + 1)))].append(line[key])
+    return [fmean(part) for part in parts]
+
+
+def _until(course: Sequence[Mapping[str, float]], epoch: int) -> Mapping[str, float]:
+    """The last line up to the end of an epoch."""
+    return [line for line in course if line["epoch"] <= epoch][-1]
+
+
 def _score(run: Mapping[str, Any], task: str) -> float:
     name, _, measure = task.partition(" ")
     return 100 * float(run["tasks"][name][measure.lower() or "accuracy"])
@@ -55,4 +99,6 @@ def _rank(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print(markdown(Path(sys.argv[1])), end="")
+    found = Path(sys.argv[1])
+    grids = (floors_markdown,) if list(found.glob("floor-*")) else (markdown, course_markdown)
+    print("\n".join(made(found) for made in grids), end="")

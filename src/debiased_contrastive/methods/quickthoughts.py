@@ -79,6 +79,12 @@ class QuickThoughts(nn.Module):
         assert self.seen is not None
         return float(largest_tau_plus(self.seen).median())
 
+    @property
+    def biased_loss(self) -> float:
+        """The mean over the pairs of the last call of what the loss without correction would be."""
+        assert self.seen is not None
+        return float(debiased(self.seen, 0.0, "clamp").mean())
+
     def _logits(self, u: Tensor, v: Tensor) -> Tensor:
         if self.temperature is None:
             return u @ v.T
