@@ -11,6 +11,7 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from debiased_contrastive.encoders.state import state_difference
+from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import Training
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import latest_checkpoint, save_checkpoint
@@ -41,8 +42,12 @@ class Course:
     """Its steps."""
     inputs: Callable[[range], Iterator[Mapping[str, Any]]]
     """What the method is given at these steps."""
-    log: Callable[[int], Callable[[int, Tensor, float], None]]
-    """Of the first step: what to do after each, with the loss and the learning rate."""
+    unit: str
+    """What a batch consists of, for the log."""
+    measured: Callable[[int], dict[str, Any]]
+    """More values to log, by step."""
+    also: Callable[[int], bool] = lambda _step: False
+    """Further steps to log."""
 
 
 def fabric_of(training: Training) -> Fabric:
@@ -65,10 +70,11 @@ def fabric_of(training: Training) -> Fabric:
     return fabric
 
 
-def to_the_end(course: Course, run: Run, fabric: Fabric) -> Generator[Update, None, None]:
+def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -> Generator[Update, None, None]:
     """Train from the newest checkpoint, or from the start; yields after every step.
 
-    Checkpoints go to the run directory. Whoever stops between two steps loses nothing: closing the generator
+    Metrics and checkpoints go to the run directory. Whoever stops between two steps loses nothing: closing the
+    generator
     writes a checkpoint.
     """
     training, method = course.training, course.method
@@ -83,13 +89,23 @@ def to_the_end(course: Course, run: Run, fabric: Fabric) -> Generator[Update, No
     warm_up = course.epoch * training.warm_up
     rate = learning_rate(training.schedule, training.learning_rate, steps=total, warm_up=warm_up)
     given = course.inputs(range(start, total))
-    after = course.log(start)
+    log = Log(
+        run,
+        fabric,
+        training,
+        epoch=course.epoch,
+        start=start,
+        unit=course.unit,
+        measured=course.measured,
+        also=course.also,
+        tensorboard=tensorboard,
+    )
     step = start
     try:
         for step, loss in steps(
             fabric, module, wrapped, given, rate=rate, seed=course.seed, start=start, clip=training.clip
         ):
-            after(step, loss, rate(step - 1))
+            log.after(step, loss, rate(step - 1))
             if step % (training.checkpoint_every or course.epoch) == 0 or step == total:
                 _save(run, fabric, method, optimiser, step)
             yield Update(step, total, training.batch, loss)

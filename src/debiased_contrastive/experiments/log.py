@@ -24,8 +24,8 @@ class Log:
         start: int,
         unit: str,
         measured: Callable[[int], dict[str, Any]],
-        also: Callable[[int], bool] = lambda _step: False,
-        tensorboard: bool = False,
+        also: Callable[[int], bool],
+        tensorboard: bool,
     ) -> None:
         """Epoch: its steps; unit: what a batch consists of; measured: more values; also: further steps to log."""
         self.run, self.fabric, self.training, self.epoch, self.unit = run, fabric, training, epoch, unit

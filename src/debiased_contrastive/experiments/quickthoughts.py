@@ -17,7 +17,6 @@ from debiased_contrastive.data.word_vectors import word_vectors
 from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
 from debiased_contrastive.encoders.sentence import load_words_, tower
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
-from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import as_json, made_from
 from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import write_atomically
@@ -81,22 +80,11 @@ def trained_towers(
             "biased_loss": method.biased_loss,
         }
 
-    def log(start: int) -> Callable[[int, Tensor, float], None]:
-        return Log(
-            run,
-            fabric,
-            settings.training,
-            epoch=epoch,
-            start=start,
-            unit="sentences",
-            measured=measured,
-            tensorboard=tensorboard,
-        ).after
-
     def given(wanted: range) -> Iterator[dict[str, Any]]:
         return inputs(settings, corpus, fabric, wanted)
 
-    yield from to_the_end(Course(method, settings.training, settings.seed, epoch, given, log), run, fabric)
+    course = Course(method, settings.training, settings.seed, epoch, given, "sentences", measured)
+    yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings))
 

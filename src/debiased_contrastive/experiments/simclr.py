@@ -1,6 +1,6 @@
 """SimCLR on images (Section 5.1): a run directory in, a trained one out, however often it is interrupted."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -13,7 +13,6 @@ from debiased_contrastive.encoders.batch_norm import synchronised
 from debiased_contrastive.encoders.export import save_encoder
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
 from debiased_contrastive.experiments.images import known_labels, training_images
-from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.settings import Settings, as_json
 from debiased_contrastive.experiments.watch import Watch
@@ -37,23 +36,11 @@ def trained(
         synchronised(method, fabric.device)
     watch = Watch(settings, fabric, method, epoch, images)
 
-    def log(start: int) -> Callable[[int, Tensor, float], None]:
-        return Log(
-            run,
-            fabric,
-            settings.training,
-            epoch=epoch,
-            start=start,
-            unit="images",
-            measured=watch.measured,
-            also=watch.is_due,
-            tensorboard=tensorboard,
-        ).after
-
     def given(wanted: range) -> Iterator[dict[str, Any]]:
         return inputs(settings, images, fabric, wanted)
 
-    yield from to_the_end(Course(method, settings.training, settings.seed, epoch, given, log), run, fabric)
+    course = Course(method, settings.training, settings.seed, epoch, given, "images", watch.measured, watch.is_due)
+    yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
 
