@@ -160,7 +160,7 @@ MUTANTS = [
     Mutant("encoders/recurrence.py", "[steps.sentence.argsort()]", "[steps.sentence]", "states in another order than the sentences"),
     Mutant("evaluation/sentence_tasks.py", "torch.cat([(u - v).abs(), u * v], 1)", "torch.cat([u - v, u * v], 1)", "features of pairs depend on their order"),
     Mutant("data/word_vectors.py", "place is None or found.known[place]", "place is None", "the last of two vectors of a word"),
-    Mutant("experiments/sentence_scores.py", "**kept.get(\"tasks\", {}), **found", "**found", "scores of other tasks lost"),
+    Mutant("experiments/sentence_scores.py", "found[\"tasks\"] if isinstance(found.get(\"tasks\"), dict) else {}", "{}", "scores of other tasks lost"),
 ]  # fmt: skip
 
 

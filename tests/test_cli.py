@@ -63,7 +63,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train quickthoughts-small --corpus nowhere.txt", "nowhere.txt must be a file or a folder of text"),
         (
             "train quickthoughts-small --objective.floor none",
-            "Expected one of ('zero', 'small', 'relative', 'biased')",
+            "Expected one of ('zero', 'bound', 'small', 'relative', 'biased')",
         ),
         ("embed nowhere --out x.npy", "give --images for a run on images, or --sentences for a run on text"),
         ("audit nowhere.npy", "nowhere.npy: No such file or directory"),
@@ -79,7 +79,6 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("demo --seeds 0", "seeds must be at least 1; got 0"),
         ("resume nowhere", "nowhere holds no run: expected settings.json in it"),
         ("evaluate nowhere", "nowhere holds no run"),
-        ("embed nowhere --images . --out x.txt", "--out must end in .npy or .npz; got x.txt"),
         ("embed nowhere --images . --out x.npy", "nowhere holds no run"),
         ("report nowhere", "nowhere is no run and holds none"),
         ("report", "a report needs at least one readable run; got none"),
@@ -126,6 +125,10 @@ def test_train_evaluate_embed_report(
     main(["embed", str(run), "--images", str(folder), "--out", "z.npy", "--quiet"])
     assert np.load("z.npy").shape == (3, 32)
     capsys.readouterr()
+    assert "--out must end in .npy or .npz; got x.txt" in error_of(
+        ["embed", str(run), "--images", str(folder), "--out", "x.txt"], capsys
+    )
+    assert "must be a run on text for --tasks" in error_of(["evaluate", str(run), "--tasks", "MR"], capsys)
     (run / "evaluation.json").write_text(json.dumps({**found, "official": {"last_top1": 0.5}}))
     main(["evaluate", str(run), "--quiet"])  # a probe that took hours is not thrown away
     assert json.loads((run / "evaluation.json").read_text())["official"] == {"last_top1": 0.5}
@@ -161,6 +164,16 @@ def test_train_and_embed_text(
     assert "give --task-data, the folder" in error_of(["evaluate", str(run)], capsys)
     assert "MR is missing: expected rt-polarity.pos" in error_of(["evaluate", str(run), "--task-data", "."], capsys)
     assert "is a run on text: give --tasks" in error_of(["evaluate", str(run), "--official"], capsys)
+    Path("text.txt").write_text("\n \n")
+    assert "text.txt must hold at least one sentence" in error_of(
+        ["embed", str(run), "--sentences", "text.txt", "--out", "z.npy"], capsys
+    )
+    nowhere = ["embed", "nowhere", "--sentences", "text.txt", "--out", "z.npy"]
+    assert "nowhere holds no run" in error_of(nowhere, capsys)
+    # A finished run says so wherever its text is.
+    Path("text.txt").unlink()
+    main(["resume", str(run), "--quiet"])
+    assert "is finished" in capsys.readouterr().err
 
 
 def test_evaluate_a_run_on_some_tasks_and_then_on_the_rest(
@@ -175,6 +188,9 @@ def test_evaluate_a_run_on_some_tasks_and_then_on_the_rest(
     table = capsys.readouterr().out
     assert "MSRP F1" in table
     assert "MPQA" not in table
+    main(["report", "run"])
+    assert "Accuracy is that on the sentence task CR of logistic regression" in Path("report.html").read_text()
+    capsys.readouterr()
     monkeypatch.setenv("DEBIASED_TASK_DATA", str(tasks))
     main(["evaluate", "run", "--tasks", "all", "--quiet"])
     assert "Six tasks" in capsys.readouterr().out

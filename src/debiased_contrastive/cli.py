@@ -20,7 +20,7 @@ from debiased_contrastive.experiments.presets import PRESETS, Preset
 from debiased_contrastive.experiments.settings import Settings
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS, TextPreset
 from debiased_contrastive.experiments.text_settings import TextSettings
-from debiased_contrastive.runs import existing_run, is_run
+from debiased_contrastive.runs import existing_run
 
 Quiet = Annotated[bool, tyro.conf.arg(help="No bars; one line about every tenth, for logs.", aliases=["-q"])]
 RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"), tyro.conf.Positional]
@@ -137,7 +137,7 @@ class Embed:
     images: Path | None = None
     """Folder of images, flat or with class folders; for a run on images."""
     sentences: Path | None = None
-    """A text, one sentence a line; for a run on text."""
+    """For a run on text: one sentence a line, where blank lines have no row; or a table, as for training."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
@@ -253,6 +253,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _text(command)
             case _:
                 _images(command)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith(__package__):
+            raise
+        extra = "text" if error.name == "tokenizers" else "vision"
+        _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)
         _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
@@ -288,9 +293,7 @@ def _audit(command: Audit) -> None:
 
 
 def _is_text(command: Train | Resume | Evaluate | Embed) -> bool:
-    if isinstance(command, Train):
-        return True
-    return is_run(command.run) and "text" in existing_run(command.run).settings
+    return isinstance(command, Train) or "text" in existing_run(command.run).settings
 
 
 def _text(command: Demo | Train | Resume | Evaluate | Embed) -> None:

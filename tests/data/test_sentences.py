@@ -562,7 +562,7 @@ BAD_TSV = "book\tsentence\nemma\tA\nemma\tB\tC\n"
         (
             "t.tsv",
             b"book\ttext\na\tb\n",
-            r"t.tsv must have a column 'sentence'; it has book, text; choose among them$",
+            r"t.tsv must have a column 'sentence'; it has book, text; choose among them ",
         ),
         ("t.tsv", BAD_TSV, r"t.tsv must have 2 columns, as its first line has; line 3 has 3; replace the tabs"),
         ("t.csv", b"a", r"t.csv must end in one of .txt, .tsv, .parquet; got '.csv'; rename it$"),

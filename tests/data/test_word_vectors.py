@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from debiased_contrastive.data.word_vectors import word_vectors
+from debiased_contrastive.data.word_vectors import check_word_vectors, word_vectors
 
 WORDS = ["[PAD]", "[UNK]", "sea", "town", "New York"]
 
@@ -36,3 +36,20 @@ def test_what_is_no_vector_is_named(tmp_path: Path, text: str, message: str) -> 
     path.write_text(text + "\n")
     with pytest.raises(ValueError, match=message):
         word_vectors(path, WORDS, 2)
+
+
+def test_what_is_no_word_has_no_vector(tmp_path: Path) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("[PAD] 1 1\n[UNK] 2 2\nsea 3 3\n")
+    assert word_vectors(path, WORDS, 2).known.tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_a_look_at_the_first_word(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text(f"{header}town 0.5 -1\n")
+    check_word_vectors(path, 2)
+    with pytest.raises(ValueError, match="a word must be followed by 3 numbers; got 2 numbers"):
+        check_word_vectors(path, 3)
+    with pytest.raises(FileNotFoundError):
+        check_word_vectors(tmp_path / "nowhere", 2)

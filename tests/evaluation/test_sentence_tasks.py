@@ -296,3 +296,24 @@ def test_bad_input(changes: dict[str, Any], task_changes: dict[str, Any], messag
     with pytest.raises(ValueError, match=message) as caught:
         evaluate_sentences(book, [task], **changes)
     assert "\n" not in str(caught.value)
+
+
+def test_every_score_is_told_when_it_is_there() -> None:
+    task = Task("a", "cv", tuple(f"{place}" for place in range(40)), tuple(place % 2 for place in range(40)))
+    told: list[str] = []
+
+    def encode(sentences: list[str]) -> torch.Tensor:
+        told.append("encoded")
+        return torch.tensor([[float(sentence), float(sentence) % 2] for sentence in sentences])
+
+    tasks = [task, replace(task, name="b")]
+    evaluate_sentences(
+        encode, tasks, folds=2, regularisations=[1.0], on_score=lambda score: told.append(score.name)
+    )
+    assert told == ["encoded", "a", "encoded", "b"]
+
+
+def test_a_split_without_test_samples_is_refused() -> None:
+    task = Task("mine", "split", ("a", "b") * 10, (0, 1) * 10)
+    with pytest.raises(ValueError, match="mine: a task of kind split must have test samples; got none"):
+        evaluate_sentences(lambda sentences: torch.ones(len(sentences), 2), [task])

@@ -10,7 +10,6 @@ from lightning_fabric import Fabric
 from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.quickthoughts import (
     check_text,
-    is_text,
     sentence_encoder,
     text_of,
     text_settings_from,
@@ -24,7 +23,7 @@ from debiased_contrastive.runs import Run, new_run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 
 OTHER = TextSettings(
-    "of mine", 7, Text(Path("a.txt"), 99, 9, True, 3, False, Path("b")), Towers("bag", 8, 4, Path("c")),
+    "of mine", 7, Text(Path("a.txt"), 99, 9, True, 3, False, "t", ("a", "b"), Path("b")), Towers("bag", 8, 4, Path("c")),
     TextObjective("biased", 0.2, 0.5, "original", "relative"), Training(2, 8, 0.1, 0.0, clip=1.0),
 )  # fmt: skip
 
@@ -117,14 +116,24 @@ def test_breaks_may_be_ignored(tmp_path: Path, fabric: Fabric) -> None:
 
 @pytest.mark.parametrize("settings", [OTHER, *(preset.settings for preset in TEXT_PRESETS.values())])
 def test_json_and_back(settings: TextSettings) -> None:
-    assert is_text(as_json(settings))
     assert text_settings_from(as_json(settings)) == settings
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> None:
     settings = settings_of(tmp_path)
-    with pytest.raises(ValueError, match=r"a batch must have between 2 and 200 sentences"):
+    with pytest.raises(ValueError, match="at most the 200 that there are to train on; got 201"):
         check_text(replace(settings, training=Training(batch=201)), text_of(settings), fabric)
+    with pytest.raises(ValueError, match="a batch must have at least 4 sentences"):
+        check_text(replace(settings, training=Training(batch=3)), text_of(settings), fabric)
+    (tmp_path / "verse.txt").write_text("\n\n".join(f"line {place}" for place in range(30)))
+    verse = replace(settings, text=replace(settings.text, path=tmp_path / "verse.txt"))
+    with pytest.raises(ValueError, match="a break stands between all: pass"):
+        check_text(verse, text_of(verse), fabric)
+    check_text(replace(verse, text=replace(verse.text, breaks=False)), text_of(verse), fabric)
+    (tmp_path / "vectors.txt").write_text("sea3 1 2\n")
+    words = replace(settings, towers=Towers("bag", 8, 6, tmp_path / "vectors.txt"))
+    with pytest.raises(ValueError, match="a word must be followed by 8 numbers; got 2 numbers"):
+        check_text(words, text_of(settings), fabric)
     run = new_run(tmp_path / "begun", as_json(settings))
     with pytest.raises(FileNotFoundError, match="holds no trained encoder: finish it with"):
         sentence_encoder(run.folder, torch.device("cpu"))
@@ -132,8 +141,12 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
         TextSettings(training=Training(knn_every=1))
     with pytest.raises(ValueError, match="temperature must be positive; got 0"):
         TextObjective(temperature=0.0)
-    with pytest.raises(ValueError, match=r"floor must be one of 'zero', 'small', 'relative', 'biased'"):
+    with pytest.raises(ValueError, match="floor must be one of 'zero', 'bound', 'small', 'relative', 'biased'"):
         TextObjective(floor="none")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="floor=bound is that of unit vectors, so it needs a temperature"):
+        TextObjective(floor="bound")
+    with pytest.raises(ValueError, match="hidden_dim must be a multiple of 4"):
+        Towers("transformer", 8, 6)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         text_of(with_corpus(settings, tmp_path / "nowhere.txt"))
 
@@ -154,3 +167,43 @@ def test_training_starts_from_the_vectors_of_a_file(tmp_path: Path, fabric: Fabr
         torch.testing.assert_close(words[place], torch.full((8,), 0.25))
         assert words[2:].abs().max() <= 0.25
     assert sentence_encoder(run.folder, fabric.device)(["sea3"]).shape == (1, 24)
+
+
+def test_a_run_goes_on_with_its_own_text_alone_and_needs_no_word_vectors(tmp_path: Path, fabric: Fabric) -> None:
+    path = tmp_path / "vectors.txt"
+    path.write_text("sea3 " + " ".join(["0.25"] * 8) + "\n")
+    settings = settings_of(tmp_path, towers=Towers("bag", 8, 6, path))
+    run = new_run(tmp_path / "run", as_json(settings))
+    train(settings, run, fabric, 4)
+    path.unlink()
+    (tmp_path / "other.txt").write_text("\n".join(f"word{place % 40} again" for place in range(200)))
+    other = with_corpus(settings, tmp_path / "other.txt")
+    with pytest.raises(ValueError, match="must go on with the text that it began with"):
+        train(other, run, fabric)
+    train(settings, run, fabric)
+    assert run.is_finished
+    (run.folder / "vocabulary.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"vocabulary.json is missing: copy it"):
+        sentence_encoder(run.folder, fabric.device)
+
+
+def test_a_block_without_neighbours_is_passed(tmp_path: Path, fabric: Fabric) -> None:
+    lines = [f"word{place % 9} and word{place % 7}" + ("\n" if place >= 40 else "") for place in range(80)]
+    (tmp_path / "letters.txt").write_text("\n".join(lines) + "\n")
+    settings = settings_of(tmp_path)
+    settings = replace(settings, text=replace(settings.text, path=tmp_path / "letters.txt"))
+    run = new_run(tmp_path / "run", as_json(settings))
+    train(settings, run, fabric)
+    losses = [line["loss"] for line in run.metrics()]
+    assert losses.count(0.0) == 2 * 3
+    assert len(losses) == 4 * 3
+
+
+def test_columns_have_the_names_that_they_are_given(tmp_path: Path) -> None:
+    path = tmp_path / "text.tsv"
+    path.write_text("letter\twords\n" + "".join(f"{place // 5}\tto you {place}\n" for place in range(20)))
+    settings = settings_of(tmp_path)
+    text = replace(settings.text, path=path, column="words", break_columns=("letter",))
+    corpus = text_of(replace(settings, text=text))
+    assert len(corpus) == 20
+    assert corpus.linked(0, 20).tolist() == [place % 5 != 0 for place in range(1, 20)]

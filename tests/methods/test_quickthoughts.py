@@ -77,10 +77,11 @@ def test_without_correction_the_original_denominator_is_the_released_cross_entro
     assert float(called(made, [True] * 8).detach()) == pytest.approx(float(want), rel=1e-5)
 
 
-def test_unit_vectors_have_a_temperature_and_its_floor() -> None:
-    made, _ = method(tau_plus=0.9, temperature=0.5)
+@pytest.mark.parametrize(("floor", "least"), [("bound", math.exp(-2)), ("zero", 0.0), ("small", math.exp(-10))])
+def test_unit_vectors_have_a_temperature_and_its_floor(floor: str, least: float) -> None:
+    made, _ = method(tau_plus=0.9, temperature=0.5, floor=floor)
     u, v = (nn.functional.normalize(rows.detach()) for rows in made.parameters())
-    want = slow((u @ v.T / 0.5).tolist(), LINKS[0], 0.9, "others", math.exp(-2))
+    want = slow((u @ v.T / 0.5).tolist(), LINKS[0], 0.9, "others", least)
     assert float(called(made, LINKS[0]).detach()) == pytest.approx(want, rel=1e-5)
     assert made.floored > 0
 
@@ -125,10 +126,21 @@ def test_gradcheck() -> None:
     assert torch.autograd.gradcheck(loss, (u.requires_grad_(), v.requires_grad_()))
 
 
-def test_a_batch_without_neighbours_is_refused() -> None:
+def test_a_batch_without_neighbours_has_no_loss_and_every_gradient() -> None:
     made, _ = method(tau_plus=0.1)
-    with pytest.raises(ValueError, match="a batch must hold two sentences that are neighbours; got none"):
-        called(made, [False] * 6)
+    loss = called(made, [False] * 6)
+    loss.backward()
+    assert loss.item() == 0
+    assert (made.floored, made.tau_cap, made.biased_loss) == (0, 1, 0)
+    for parameter in made.parameters():
+        assert parameter.grad is not None
+        assert not parameter.grad.any()
+
+
+def test_without_correction_the_biased_loss_is_the_loss() -> None:
+    made, _ = method(tau_plus=0.0)
+    loss = called(made, LINKS[1])
+    assert made.biased_loss == pytest.approx(loss.item())
 
 
 @pytest.mark.parametrize("name", ["gru", "bag", "transformer"])
@@ -177,11 +189,13 @@ def test_floor_zero_stops_training_pairs_whose_biased_loss_is_below_log_of_one_p
     made = QuickThoughts(Rows(u), Rows(v), tau_plus=tau)  # type: ignore[arg-type]
     called(made, linked).backward()
     assert made.seen is not None
-    biased_losses = debiased(made.seen, 0.0, "clamp")
+    statistics, weight = made.seen
+    biased_losses = debiased(statistics, 0.0, "clamp")
+    assert made.biased_loss == pytest.approx(float((biased_losses * weight).sum()))
     below = biased_losses < math.log(1 + (b - 2) * tau)
     assert 0 < below.float().mean() < 1
     assert made.floored == pytest.approx(float(below.float().mean()))
-    torch.testing.assert_close(debiased(made.seen, tau, "clamp")[below], torch.zeros(int(below.sum())))
+    torch.testing.assert_close(debiased(statistics, tau, "clamp")[below], torch.zeros(int(below.sum())))
     # The first tower's rows of sentences whose only pair is floored get no gradient.
     pairs = neighbours(torch.tensor(linked))
     gradient = next(made.left.parameters()).grad

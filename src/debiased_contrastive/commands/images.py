@@ -15,10 +15,10 @@ from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
-from debiased_contrastive.experiments.course import fabric_of
+from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.demo import demo_runs
 from debiased_contrastive.experiments.evaluate import NOWHERE, evaluated, trained_encoder
-from debiased_contrastive.experiments.features import device_of, features_of
+from debiased_contrastive.experiments.features import features_of
 from debiased_contrastive.experiments.images import moved, official_archive, root_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings, as_json, from_json

@@ -11,8 +11,7 @@ from debiased_contrastive.commands.compare import compare
 from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
 from debiased_contrastive.data.sentence_tasks import NAMES
 from debiased_contrastive.data.sentences import blocks, files_of
-from debiased_contrastive.experiments.course import fabric_of
-from debiased_contrastive.experiments.features import device_of
+from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.quickthoughts import (
     check_text,
     sentence_encoder,
@@ -28,7 +27,7 @@ from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run, existing_run, new_run
-from debiased_contrastive.terminal import progress
+from debiased_contrastive.terminal import progress, say
 
 VARIABLE = "DEBIASED_TASK_DATA"
 """The environment variable that says where the sentence tasks are."""
@@ -47,7 +46,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
     runs = []
     for run, settings in demo_runs(folder, seeds):
         _train(settings, run.folder, run, tensorboard=False, quiet=quiet)
-        if not run.evaluation:
+        if "linear" not in run.evaluation:
             probed(run)
         runs.append(run)
     page = folder / "report.html"
@@ -59,6 +58,9 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
 def resume(run: Run, corpus: Path | None, *, tensorboard: bool, quiet: bool) -> None:
     """Continue a run."""
     check_tensorboard(tensorboard)
+    if run.is_finished:
+        say(f"{run.folder} is finished")
+        return
     settings = with_corpus(text_settings_from(run.settings), corpus)
     _train(settings, run.folder, run, tensorboard=tensorboard, quiet=quiet)
 
@@ -79,8 +81,11 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     """Write the vectors of the sentences of a file."""
     if out.suffix != ".npy":
         raise ValueError(f"--out must end in .npy for sentences; got {out}")
-    sentences = [sentence for block in blocks(files_of(source)) for sentence in block.sentences]
     settings = text_settings_from(existing_run(folder).settings)
+    found = blocks(files_of(source), settings.text.column, ())
+    sentences = [sentence for block in found for sentence in block.sentences]
+    if not sentences:
+        raise ValueError(f"{source} must hold at least one sentence; it holds none")
     encode = sentence_encoder(folder, device_of(settings.training.accelerator))
     parts = []
     with progress(f"embed {len(sentences)} sentences", quiet=quiet) as bar:

@@ -36,7 +36,7 @@ def train_to_the_end(
                 stopped = True
                 break
     if stopped:
-        say(f"stopped at step {update.step}; go on with the same command, or: debiased resume {run.folder}")
+        say(f"stopped at step {update.step}; go on with: debiased resume {run.folder}")
         raise KeyboardInterrupt
     if fabric.is_global_zero:
         say(f"trained; next: debiased evaluate {run.folder}")

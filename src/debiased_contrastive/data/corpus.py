@@ -72,15 +72,19 @@ class Corpus:
                 f"a batch must lie within the {len(self)} sentences; got {size} sentences from sentence {start}"
             )
         offsets = np.asarray(self.offsets[start : start + size + 1])
-        linked = torch.from_numpy(~self.starts[start + 1 : start + size])
-        return padded(self.tokens[offsets[0] : offsets[-1]], np.diff(offsets), linked)
+        return padded(self.tokens[offsets[0] : offsets[-1]], np.diff(offsets), self.linked(start, size))
+
+    def linked(self, start: int, size: int) -> Tensor:
+        """(size - 1,) bool, whether each of these sentences and the next are neighbours."""
+        return torch.from_numpy(~self.starts[start + 1 : start + size])
 
     def blocks(self, size: int) -> int:
         """Number of whole blocks of `size` sentences to train on; the rest of the text is dropped."""
         trained = len(self) - self.held_out
         if not 2 <= size <= trained:
             raise ValueError(
-                f"a batch must have between 2 and {trained} sentences, all that there are to train on; got {size}"
+                f"a batch must have at least 2 sentences and at most the {trained} that there are to train on; got "
+                f"{size}: use a smaller batch, or a longer text"
             )
         return trained // size
 

@@ -167,7 +167,10 @@ def _places(path: Path, names: list[str], column: str, breaks: Sequence[str] | N
     for name in (column, *wanted):
         if name not in names:
             listed = ", ".join(filter(None, names)) or "none"
-            raise ValueError(f"{path} must have a column {name!r}; it has {listed}; choose among them")
+            raise ValueError(
+                f"{path} must have a column {name!r}; it has {listed}; choose among them (--text.column, "
+                "--text.break-columns)"
+            )
     return names.index(column), [names.index(name) for name in wanted]
 
 

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from debiased_contrastive.data.vocabulary import FIRST
+
 
 class WordVectors(NamedTuple):
     """Vectors of a vocabulary."""
@@ -24,7 +26,8 @@ def word_vectors(path: Path, words: Sequence[str], dim: int) -> WordVectors:
 
     A first line of two whole numbers, as word2vec writes it, is no word.
     """
-    places = {word: place for place, word in enumerate(words)}
+    # What is no word has no vector, whatever a file calls by its name.
+    places = {word: place for place, word in enumerate(words) if place >= FIRST}
     found = WordVectors(torch.zeros(len(words), dim), torch.zeros(len(words), dtype=torch.bool))
     with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
         for number, line in enumerate(lines, 1):
@@ -45,6 +48,17 @@ def word_vectors(path: Path, words: Sequence[str], dim: int) -> WordVectors:
             "in language, or from --towers.word-dim?"
         )
     return found
+
+
+def check_word_vectors(path: Path, dim: int) -> None:
+    """Raise unless the file is there and its first word has so many numbers."""
+    with Path(path).open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        line = next(lines, "")
+        line = next(lines, "") if _is_header(line) else line
+    _, *values = line.rstrip().rsplit(" ", dim)
+    if len(values) != dim:
+        raise ValueError(_bad(path, 1, dim, f"{len(line.split()) - 1} numbers"))
+    _numbers(values, path, 1, dim)
 
 
 def _is_header(line: str) -> bool:

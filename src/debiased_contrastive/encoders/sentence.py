@@ -1,4 +1,4 @@
-"""Sentence encoders: tokens of a batch to one vector for each sentence, without computing on padding."""
+"""Sentence encoders: tokens of a batch to one vector for each sentence, on which padding has no influence."""
 
 from typing import Literal, TypeAlias
 
@@ -58,24 +58,29 @@ class BagTower(nn.Module):
         return result
 
 
+LAYERS, HEADS = 2, 4
+"""Of the Transformer."""
+
+
+def check_heads(hidden_dim: int) -> None:
+    """Raise unless the heads can share the dimensions."""
+    if hidden_dim % HEADS:
+        raise ValueError(f"hidden_dim must be a multiple of {HEADS}, the number of heads; got {hidden_dim}")
+
+
 class TransformerTower(nn.Module):
     """Two layers of attention over words and places, and their mean."""
 
-    LAYERS, HEADS = 2, 4
-
     def __init__(self, num_tokens: int, word_dim: int, hidden_dim: int, longest: int) -> None:
         super().__init__()
-        if hidden_dim % self.HEADS:
-            raise ValueError(
-                f"hidden_dim must be a multiple of {self.HEADS}, the number of heads; got {hidden_dim}"
-            )
+        check_heads(hidden_dim)
         self.words = _words(num_tokens, word_dim)
         self.into = nn.Linear(word_dim, hidden_dim)
         self.places = nn.Parameter(0.02 * torch.randn(longest, hidden_dim))
         layer = nn.TransformerEncoderLayer(
-            hidden_dim, self.HEADS, 4 * hidden_dim, dropout=0.0, batch_first=True, norm_first=True
+            hidden_dim, HEADS, 4 * hidden_dim, dropout=0.0, batch_first=True, norm_first=True
         )
-        self.layers = nn.TransformerEncoder(layer, self.LAYERS, enable_nested_tensor=False)
+        self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
         self.out = nn.Linear(hidden_dim, 2 * hidden_dim)
         self.feature_dim = 2 * hidden_dim
 
@@ -106,6 +111,8 @@ def load_words_(encoder: Tower, vectors: Tensor, known: Tensor) -> None:
             f"vectors must have the shape of the table, {tuple(weight.shape)}, and known one flag a row; got "
             f"{tuple(vectors.shape)} and {tuple(known.shape)}"
         )
+    known = known.clone()
+    known[PADDING] = False
     with torch.no_grad():
         weight[known] = vectors[known].to(weight)
 

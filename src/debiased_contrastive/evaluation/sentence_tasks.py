@@ -124,6 +124,7 @@ def evaluate_sentences(
     tolerance: float = 1e-4,
     max_passes: int = 500,
     shown: Shown | None = None,
+    on_score: Callable[[TaskScore], None] | None = None,
 ) -> tuple[TaskScore, ...]:
     """The scores of an encoder's sentence vectors on each task, by logistic regression on frozen vectors.
 
@@ -138,7 +139,7 @@ def evaluate_sentences(
 
     `encode` is called once for each task, with the sentences as they stand in the files: to tokenise them is
     its part. `tolerance` and `max_passes` are those of `many_logistic_regressions` for a first look at every
-    C; fits that decide or are reported are finer.
+    C; fits that decide or are reported are finer. `on_score` is called with each score when it is there.
     """
     settings = _Settings(tuple(map(float, regularisations)), folds, seed, tolerance, max_passes)
     _check(settings)
@@ -152,6 +153,8 @@ def evaluate_sentences(
             scores.append((_nested if task.kind == "cv" else _split)(task, sets, settings, seen))
         except ValueError as error:
             raise ValueError(f"{task.name}: {error}") from error
+        if on_score is not None:
+            on_score(scores[-1])
     return tuple(scores)
 
 
@@ -173,6 +176,8 @@ def _fit_count(task: SentenceTask, settings: _Settings) -> int:
             f"{task.name}: a task must have samples and be of kind cv, split or pairs; got {len(task.labels)} and "
             f"{task.kind!r}: read it with debiased_contrastive.data.sentence_tasks"
         )
+    if task.kind != "cv" and not task.test_labels:
+        raise ValueError(f"{task.name}: a task of kind {task.kind} must have test samples; got none: use kind cv")
     reported = settings.folds if task.kind == "cv" else 1
     return reported * (1 + settings.folds * len(settings.path)) * _outputs(task.labels)
 

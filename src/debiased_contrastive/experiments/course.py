@@ -70,12 +70,16 @@ def fabric_of(training: Training) -> Fabric:
     return fabric
 
 
+def device_of(accelerator: str) -> torch.device:
+    """Where features are computed: the CPU if the training was kept there, else the best that this machine has."""
+    return Fabric(accelerator="cpu" if accelerator == "cpu" else "auto", devices=1).device
+
+
 def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -> Generator[Update, None, None]:
     """Train from the newest checkpoint, or from the start; yields after every step.
 
     Metrics and checkpoints go to the run directory. Whoever stops between two steps loses nothing: closing the
-    generator
-    writes a checkpoint.
+    generator writes a checkpoint.
     """
     training, method = course.training, course.method
     total = course.epoch * training.epochs

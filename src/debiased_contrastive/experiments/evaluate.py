@@ -19,7 +19,8 @@ from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import official_probe
-from debiased_contrastive.experiments.features import batches, device_of, features_of
+from debiased_contrastive.experiments.course import device_of
+from debiased_contrastive.experiments.features import batches, features_of
 from debiased_contrastive.experiments.images import moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json

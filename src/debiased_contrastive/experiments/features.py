@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from debiased_contrastive.data.folder import FolderImages
@@ -13,11 +12,6 @@ from debiased_contrastive.views.crop import cropped
 from debiased_contrastive.views.simclr import SimCLRViews
 
 BATCH = 512
-
-
-def device_of(accelerator: str) -> torch.device:
-    """Where features are computed: the CPU if the training was kept there, else the best that this machine has."""
-    return Fabric(accelerator="cpu" if accelerator == "cpu" else "auto", devices=1).device
 
 
 def batches(images: Images | FolderImages) -> Iterator[Tensor]:

@@ -33,6 +33,8 @@ def shared(items: Iterable[Item], share: str) -> list[Item]:
     ['b']
     """
     part, parts = map(int, share.split("/"))
+    if not 0 <= part < parts:
+        raise ValueError(f"a share must be K/N with K from 0 to N - 1; got {share}")
     return list(items)[part::parts]
 
 

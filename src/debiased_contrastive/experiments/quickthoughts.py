@@ -13,7 +13,7 @@ from torch import Tensor
 from debiased_contrastive.data.corpus import Corpus, Shown, corpus_of
 from debiased_contrastive.data.sentences import austen
 from debiased_contrastive.data.vocabulary import encoded, tokenizer_from, words_of
-from debiased_contrastive.data.word_vectors import word_vectors
+from debiased_contrastive.data.word_vectors import check_word_vectors, word_vectors
 from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
 from debiased_contrastive.encoders.sentence import load_words_, tower
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
@@ -22,10 +22,13 @@ from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.methods.quickthoughts import QuickThoughts
 from debiased_contrastive.runs import Run, existing_run
+from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.order import seed_of
 
 VOCABULARY = "vocabulary.json"
 """In the run directory: the tokeniser, with which new sentences are read."""
+SMALLEST = 4
+"""Sentences of a batch: one, its two neighbours, and another."""
 AT_ONCE = 256
 """Sentences that are encoded together."""
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], Tensor]
@@ -41,6 +44,8 @@ def text_of(settings: TextSettings, shown: Shown | None = None) -> Corpus:
         longest=text.longest,
         lowercase=text.lowercase,
         held_out=text.held_out,
+        column=text.column,
+        breaks=text.break_columns,
         # The package may be where nothing can be written.
         cache=text.cache or (None if text.path else user_cache()),
         shown=shown,
@@ -57,9 +62,17 @@ def user_cache() -> Path:
 def check_text(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None:
     """Raise unless the text suits the settings."""
     batch, world = settings.training.batch, fabric.world_size
+    if batch < SMALLEST:
+        raise ValueError(
+            f"a batch must have at least {SMALLEST} sentences, or some have no other to be told from; got {batch}"
+        )
     corpus.blocks(batch)
     if batch % world:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
+    if settings.text.breaks and corpus.starts[corpus.held_out :].all():
+        raise ValueError("two sentences must be neighbours; a break stands between all: pass --text.no-breaks")
+    if settings.towers.words is not None:
+        check_word_vectors(settings.towers.words, settings.towers.word_dim)
 
 
 def trained_towers(
@@ -68,10 +81,10 @@ def trained_towers(
     """Train to the end from the newest checkpoint, or from the start; yields after every step."""
     epoch = corpus.blocks(settings.training.batch)
     torch.manual_seed(seed_of(settings.seed, "weights"))
-    method = method_for(settings, corpus.tokenizer.get_vocab_size())
-    _start_words_(method, settings, corpus)
-    if fabric.is_global_zero:
-        write_atomically(run.folder / VOCABULARY, corpus.tokenizer.to_str())
+    method = method_for(settings, corpus.tokenizer.get_vocab_size(), gather=fabric.world_size > 1)
+    if not checkpoints(run.folder):
+        _start_words_(method, settings, corpus)
+    _keep_vocabulary(run, fabric, corpus)
 
     def measured(_step: int) -> dict[str, float]:
         return {
@@ -89,6 +102,19 @@ def trained_towers(
         save_encoder(run.folder, method, as_json(settings))
 
 
+def _keep_vocabulary(run: Run, fabric: Fabric, corpus: Corpus) -> None:
+    """Write the tokeniser down; raise where the run has begun with another, whose ids are other words."""
+    path, text = run.folder / VOCABULARY, corpus.tokenizer.to_str()
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise ValueError(
+            f"{run.folder} must go on with the text that it began with; this one has other words: give the place "
+            "of the first with --data-root, or start a new run"
+        )
+    fabric.barrier()
+    if fabric.is_global_zero and not path.exists():
+        write_atomically(path, text)
+
+
 def _start_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus) -> None:
     """Put the vectors of the file, if there is one, in the places of their words."""
     towers = settings.towers
@@ -102,14 +128,15 @@ def _start_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus)
 def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range) -> Iterator[dict[str, Tensor]]:
     """What the method is given at each step: this process's part of a block of contiguous sentences.
 
-    With several processes each contrasts the sentences of its own part.
+    Which of them are neighbours is told of the whole block: processes share what their towers make of it.
     """
     batch = settings.training.batch
     share = batch // fabric.world_size
     for step in wanted:
-        start = corpus.block(step, batch, settings.seed) + fabric.global_rank * share
-        sentences = corpus.batch(start, share)
-        linked = sentences.linked if settings.text.breaks else torch.ones_like(sentences.linked)
+        start = corpus.block(step, batch, settings.seed)
+        sentences = corpus.batch(start + fabric.global_rank * share, share)
+        linked = corpus.linked(start, batch)
+        linked = linked if settings.text.breaks else torch.ones_like(linked)
         # Lengths stay where they are: packing wants them on the CPU.
         yield {
             "tokens": sentences.tokens.to(fabric.device),
@@ -118,8 +145,8 @@ def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range
         }
 
 
-def method_for(settings: TextSettings, num_tokens: int) -> QuickThoughts:
-    """A fresh method for a vocabulary of that size, padding included."""
+def method_for(settings: TextSettings, num_tokens: int, *, gather: bool = False) -> QuickThoughts:
+    """A fresh method for a vocabulary of that size, padding included; gather: a batch is that of all processes."""
     towers, objective = settings.towers, settings.objective
     left, right = (
         tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest) for _ in range(2)
@@ -131,6 +158,7 @@ def method_for(settings: TextSettings, num_tokens: int) -> QuickThoughts:
         temperature=objective.temperature,
         denominator=objective.denominator,
         floor=objective.floor,
+        gather=gather,
     )
 
 
@@ -140,6 +168,8 @@ def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
     if not run.is_finished:
         raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
     settings = text_settings_from(run.settings)
+    if not (folder / VOCABULARY).is_file():
+        raise FileNotFoundError(f"{folder / VOCABULARY} is missing: copy it from where the run was trained")
     tokenizer = tokenizer_from((folder / VOCABULARY).read_text(encoding="utf-8"))
     method = method_for(settings, tokenizer.get_vocab_size())
     load_encoder_weights(folder, method)
@@ -167,11 +197,6 @@ def encoder_with(method: QuickThoughts, tokenizer: Any, longest: int) -> Sentenc
     return encode
 
 
-def is_text(settings: dict[str, Any]) -> bool:
-    """Whether the settings of a run directory are of a training on text."""
-    return "text" in settings
-
-
 def text_settings_from(content: dict[str, Any]) -> TextSettings:
     """The settings that `as_json` wrote."""
     made: TextSettings = made_from(TextSettings, content)
@@ -183,6 +208,6 @@ def with_corpus(settings: TextSettings, path: Path | None) -> TextSettings:
     text, towers = replace(settings.text, path=path or settings.text.path), settings.towers
     return replace(
         settings,
-        text=replace(text, path=text.path and text.path.resolve()),
+        text=replace(text, path=text.path and text.path.resolve(), cache=text.cache and text.cache.resolve()),
         towers=replace(towers, words=towers.words and towers.words.resolve()),
     )

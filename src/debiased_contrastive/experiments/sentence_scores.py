@@ -7,29 +7,29 @@ from typing import Any
 
 from debiased_contrastive.data.sentence_tasks import NAMES, sentence_tasks
 from debiased_contrastive.evaluation.sentence_tasks import Encode, Shown, TaskScore, evaluate_sentences
-from debiased_contrastive.experiments.features import device_of
+from debiased_contrastive.experiments.course import device_of
 from debiased_contrastive.experiments.quickthoughts import sentence_encoder, text_settings_from
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import EVALUATION, Run
 
 
-def scored(run: Run, root: Path, names: Sequence[str] = NAMES, shown: Shown | None = None) -> dict[str, Any]:
-    """Score a finished run on the tasks; what its evaluation held besides these stays."""
+def scored(run: Run, root: Path, names: Sequence[str] = NAMES, shown: Shown | None = None) -> None:
+    """Score a finished run on the tasks, each written when it is done; what its evaluation held besides stays."""
     device = device_of(text_settings_from(run.settings).training.accelerator)
-    found = scores(sentence_encoder(run.folder, device), root, names, shown)
-    kept = run.evaluation
-    content = {**kept, "tasks": {**kept.get("tasks", {}), **found}}
-    write_atomically(run.folder / EVALUATION, json.dumps(content, indent=2) + "\n")
-    return found
+    encode = sentence_encoder(run.folder, device)
+    found = run.evaluation
+    tasks = found["tasks"] if isinstance(found.get("tasks"), dict) else {}
+
+    def keep(score: TaskScore) -> None:
+        tasks[score.name] = _content(score)
+        write_atomically(run.folder / EVALUATION, json.dumps({**found, "tasks": tasks}, indent=2) + "\n")
+
+    evaluate_sentences(encode, sentence_tasks(root, names), shown=shown, on_score=keep)
 
 
-def scores(
-    encode: Encode, root: Path, names: Sequence[str] = NAMES, shown: Shown | None = None
-) -> dict[str, dict[str, Any]]:
+def scores(encode: Encode, root: Path) -> dict[str, dict[str, Any]]:
     """Scores by task, as results keep them."""
-    # All files are looked for before the first is encoded.
-    tasks = sentence_tasks(root, names)
-    return {score.name: _content(score) for score in evaluate_sentences(encode, tasks, shown=shown)}
+    return {score.name: _content(score) for score in evaluate_sentences(encode, sentence_tasks(root, NAMES))}
 
 
 def _content(score: TaskScore) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from debiased_contrastive.data.sentences import austen_rows
 from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
+from debiased_contrastive.experiments.course import device_of
 from debiased_contrastive.experiments.demo import same_run
-from debiased_contrastive.experiments.features import device_of
 from debiased_contrastive.experiments.quickthoughts import sentence_encoder, text_settings_from
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
 from debiased_contrastive.experiments.text_settings import TextObjective, TextSettings
@@ -81,7 +81,7 @@ def probed(run: Run) -> dict[str, Any]:
         "knn": knn_accuracy(*sets, k=NEIGHBOURS),
         "mean_classifier": asdict(mean_classifier(*sets)),
     }
-    write_atomically(run.folder / EVALUATION, json.dumps(result, indent=2) + "\n")
+    write_atomically(run.folder / EVALUATION, json.dumps({**run.evaluation, **result}, indent=2) + "\n")
     return result
 
 

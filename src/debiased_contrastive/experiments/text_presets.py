@@ -31,7 +31,7 @@ _PRESETS = {
     "quickthoughts-small": TextPreset("neighbouring sentences of any text, small towers", _SMALL),
     "quickthoughts-normalised": TextPreset(
         "the same between unit vectors, with a temperature",
-        replace(_SMALL, objective=TextObjective(temperature=0.1)),
+        replace(_SMALL, objective=TextObjective(temperature=0.1, floor="bound")),
     ),
     "quickthoughts": TextPreset("the paper's towers and batch; give --corpus, such as BookCorpus", _PAPER),
 }

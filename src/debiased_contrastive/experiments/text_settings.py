@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from debiased_contrastive.encoders.sentence import TowerName
+from debiased_contrastive.encoders.sentence import TowerName, check_heads
 from debiased_contrastive.experiments.settings import Training, check_at_least, check_words
 from debiased_contrastive.methods.quickthoughts import Denominator, Floor
 from debiased_contrastive.objectives.settings import check_tau_plus
@@ -26,6 +26,11 @@ class Text:
     """Sentences at the beginning that are not trained on."""
     breaks: bool = True
     """Whether sentences on two sides of a break are no neighbours; the original did not look."""
+    column: str = "sentence"
+    """Of .tsv and .parquet files: where the sentences stand."""
+    break_columns: tuple[str, ...] | None = None
+    """Of such files: between two rows that differ in one of these there is a break; if not given, those of book,
+    document and paragraph that there are."""
     cache: Path | None = None
     """Folder for the tokens; beside the text if not given."""
 
@@ -50,6 +55,8 @@ class Towers:
     def __post_init__(self) -> None:
         check_words(self)
         check_at_least(1, word_dim=self.word_dim, hidden_dim=self.hidden_dim)
+        if self.name == "transformer":
+            check_heads(self.hidden_dim)
 
 
 @dataclass(frozen=True)
@@ -64,13 +71,18 @@ class TextObjective:
     denominator: Denominator = "others"
     """Unlabeled samples: all but the sentence and its neighbours, or as in the original biased code."""
     floor: Floor = "zero"
-    """Below which the estimate may not fall; "biased" takes the biased loss there."""
+    """Below which the estimate may not fall, for debiased alone: bound is e^(-1/t), for unit vectors; small e^-10;
+    relative a twentieth of the unlabeled mean; biased takes the biased loss there."""
 
     def __post_init__(self) -> None:
         check_words(self)
         check_tau_plus(self.tau_plus)
         if self.temperature is not None and not self.temperature > 0:
             raise ValueError(f"temperature must be positive; got {self.temperature}: 0.1 is usual for unit vectors")
+        if self.floor == "bound" and self.temperature is None:
+            raise ValueError(
+                "floor=bound is that of unit vectors, so it needs a temperature; raw products have none"
+            )
 
     @property
     def correction(self) -> float:

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from debiased_contrastive.encoders.sentence import Tower
+from debiased_contrastive.kernels.gather import Share, gathered
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
 from debiased_contrastive.objectives.losses import debiased
 from debiased_contrastive.objectives.settings import OnFloor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 Denominator: TypeAlias = Literal["others", "original"]
-Floor: TypeAlias = Literal["zero", "small", "relative", "biased"]
+Floor: TypeAlias = Literal["zero", "bound", "small", "relative", "biased"]
 SMALL, RELATIVE = -10.0, 0.05
 """log of the small floor; the relative one as a share of the unlabeled mean."""
 
@@ -30,6 +32,9 @@ class QuickThoughts(nn.Module):
 
     denominator: "others" leaves the sentence itself and its neighbours out of the unlabeled samples; "original" is
     that of the released biased code, which keeps them all, the sentence itself with a logit of 0.
+    floor: "zero"; "bound", the smallest that unit vectors can have, e^(-1/t); "small", e^-10; "relative", a
+    twentieth of the unlabeled mean; "biased" takes the biased loss where the estimate is negative, or below the
+    bound of unit vectors.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class QuickThoughts(nn.Module):
         temperature: float | None = None,
         denominator: Denominator = "others",
         floor: Floor = "zero",
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.left = left
@@ -49,16 +55,25 @@ class QuickThoughts(nn.Module):
         self.temperature = temperature
         self.denominator = denominator
         self.floor = floor
-        self.seen: Statistics | None = None
+        self.gather = gather
+        self.seen: tuple[Statistics, Tensor] | None = None
+        """Of the last call that had neighbours, with the weight of each pair."""
 
     def forward(self, tokens: Tensor, lengths: Tensor, linked: Tensor) -> Tensor:
-        """The loss of contiguous sentences: tokens (b, l), lengths (b,), linked (b - 1,) which are neighbours."""
-        u, v = self.left(tokens, lengths), self.right(tokens, lengths)
+        """The loss of contiguous sentences: tokens (b, l), lengths (b,), linked (b - 1,) which are neighbours.
+
+        Without any neighbours it is 0. With `gather`, tokens are this process's part and `linked` is of the whole
+        batch, whose loss is the result on every process.
+        """
+        u, v = (self._everybodys(tower(tokens, lengths)) for tower in (self.left, self.right))
         with torch.autocast(u.device.type, enabled=False):
             logits = self._logits(u.float(), v.float())
+            if not bool(linked.any()):
+                # The verse, lists or letters of a text; gradients are there, as other processes expect.
+                return 0 * (u.sum() + v.sum())
             pairs = neighbours(linked.to(logits.device))
             statistics = self._statistics(logits, pairs)
-            self.seen = _detached(statistics)
+            self.seen = _detached(statistics), pairs.weight
             on_floor: OnFloor = "biased" if self.floor == "biased" else "clamp"
             losses = debiased(statistics, self.tau_plus, on_floor)
             return (losses * pairs.weight).sum()
@@ -70,20 +85,26 @@ class QuickThoughts(nn.Module):
     @property
     def floored(self) -> float:
         """Share of the pairs of the last call that tau_plus put on the floor."""
-        assert self.seen is not None
-        return float(floored_share(self.seen, self.tau_plus))
+        return 0.0 if self.seen is None else float(floored_share(self.seen[0], self.tau_plus))
 
     @property
     def tau_cap(self) -> float:
         """Median over the pairs of the last call of the largest tau_plus that would not."""
-        assert self.seen is not None
-        return float(largest_tau_plus(self.seen).median())
+        return 1.0 if self.seen is None else float(largest_tau_plus(self.seen[0]).median())
 
     @property
     def biased_loss(self) -> float:
-        """The mean over the pairs of the last call of what the loss without correction would be."""
-        assert self.seen is not None
-        return float(debiased(self.seen, 0.0, "clamp").mean())
+        """What the last call would have been without correction."""
+        if self.seen is None:
+            return 0.0
+        statistics, weight = self.seen
+        return float((debiased(statistics, 0.0, "clamp") * weight).sum())
+
+    def _everybodys(self, local: Tensor) -> Tensor:
+        """The rows of all processes, each of which has as many, in the order of their ranks."""
+        if not self.gather:
+            return local
+        return gathered(local, Share((len(local),) * dist.get_world_size(), dist.get_rank()))
 
     def _logits(self, u: Tensor, v: Tensor) -> Tensor:
         if self.temperature is None:
@@ -115,7 +136,7 @@ class QuickThoughts(nn.Module):
     def _lower(self, log_mean_unlabeled: Tensor) -> Tensor:
         if self.floor == "relative":
             return log_mean_unlabeled + math.log(RELATIVE)
-        if self.temperature is not None:
+        if self.floor in ("bound", "biased") and self.temperature is not None:
             return log_mean_unlabeled.new_tensor(-1 / self.temperature)
         return log_mean_unlabeled.new_tensor(SMALL if self.floor == "small" else -math.inf)
 
@@ -148,10 +169,6 @@ def neighbours(linked: Tensor) -> Pairs:
     >>> pairs.sentence.tolist(), pairs.neighbour.tolist(), pairs.weight.tolist()
     ([1, 0], [0, 1], [0.5, 0.5])
     """
-    if not bool(linked.any()):
-        raise ValueError(
-            "a batch must hold two sentences that are neighbours; got none: use a larger batch, or ignore breaks"
-        )
     none = linked.new_zeros(1)
     before, after = torch.cat([none, linked]), torch.cat([linked, none])
     first, second = before.nonzero().squeeze(1), after.nonzero().squeeze(1)

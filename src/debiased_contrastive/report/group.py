@@ -10,7 +10,7 @@ from debiased_contrastive.report.record import Record
 from debiased_contrastive.report.setting import comparable_settings
 
 ORDER = ("biased", "debiased", "unbiased")
-CHOICES = ("kind", "tau_plus", "auto", "num_positives", "known_labels", "on_floor", "beta")
+CHOICES = ("kind", "tau_plus", "auto", "num_positives", "known_labels", "on_floor", "floor", "beta")
 """Settings of the objective that rows of one comparison may differ in."""
 
 

@@ -7,7 +7,8 @@ from debiased_contrastive.report.setting import differing_keys, flat_settings, p
 
 FIRST = (
     "data.name", "objective.temperature", "objective.beta", "objective.negatives", "objective.on_floor",
-    "training.batch", "training.epochs", "encoder.name", "objective.tau_plus", "objective.num_positives",
+    "training.batch", "training.epochs", "encoder.name", "towers.name", "text.path", "objective.floor",
+    "objective.tau_plus", "objective.num_positives",
 )  # fmt: skip
 """What people look for first when two rows differ in more than one setting."""
 
@@ -18,6 +19,8 @@ WORDS = {
     "objective.negatives": "negatives from the {}",
     "objective.num_positives": "M = {}",
     "objective.on_floor": "on floor: {}",
+    "objective.floor": "floor {}",
+    "towers.name": "towers {}",
     "objective.tau_plus": "τ⁺ = {}",
     "objective.temperature": "t = {}",
     "training.batch": "batch {}",
@@ -83,7 +86,8 @@ def _rank(key: str) -> tuple[int, str]:
 
 def _word(key: str, settings: Mapping[str, Any]) -> str:
     if key not in settings:
-        return f", {key} not set"
+        # Of another kind of data: what it has instead tells it apart.
+        return "" if key in ("data.name", "towers.name", "text.path") else f", {key} not set"
     if key in SILENT and settings[key] == SILENT[key]:
         return ""
     value = plain(settings[key])

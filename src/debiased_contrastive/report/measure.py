@@ -41,8 +41,8 @@ ACCURACIES = (
     SIX_TASKS,
     *(Metric(name, name, TASKS[name]) for name in SENTENCE_TASKS),
 )
-MAINS = (LINEAR, SIX_TASKS)
-"""The accuracies that costs and gaps are counted in, the first of them that any run of a page has."""
+MAINS = (LINEAR, SIX_TASKS, *(metric for metric in ACCURACIES if metric.key in TASKS))
+"""The accuracies that costs and gaps are counted in: the first of them that any run of a comparison has."""
 EMBEDDINGS = (
     Metric("alignment", "Alignment", "mean squared distance of two views; lower is closer", False, 3),
     Metric("uniformity", "Uniformity", "log mean Gaussian potential of pairs; lower is more even", False, 3),
@@ -86,8 +86,8 @@ def _tasks(tasks: object) -> dict[str, float | None]:
     for name in SENTENCE_TASKS:
         task, _, measure = name.partition(" ")
         found[name] = _entry(tasks.get(task), measure.lower() or "accuracy")
-    accuracies = [found[name] for name in SENTENCE_TASKS if name != "MSRP F1"]
-    mean = fmean(filter(None, accuracies)) if all(accuracies) else None
+    accuracies = [value for name, value in found.items() if name != "MSRP F1" and value is not None]
+    mean = fmean(accuracies) if len(accuracies) == len(SENTENCE_TASKS) - 1 else None
     return {**found, SIX_TASKS.key: mean}
 
 

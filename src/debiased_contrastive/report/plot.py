@@ -43,7 +43,7 @@ def interval_plot(rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, 
             )
             # A name over a line must not move the axes.
             name.set_in_layout(False)
-        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel=f"{rows[0].main.heading.lower()} accuracy (%)")
+        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel=f"{_heading(rows)} accuracy (%)".strip())
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")
         ax.margins(x=0.08)
@@ -110,4 +110,10 @@ def _near(rows: Sequence[Row]) -> bool:
 
 def _spoken(rows: Sequence[Row]) -> str:
     said = "; ".join(f"{row.label} {100 * row.measures[row.main.key].mean:.1f} %" for row in rows)
-    return f"{rows[0].main.heading} accuracy: {said}."
+    return f"{_heading(rows)} accuracy: {said}.".strip().capitalize()
+
+
+def _heading(rows: Sequence[Row]) -> str:
+    """Of which kind the accuracies are, where it is one kind."""
+    headings = {row.main.heading for row in rows}
+    return headings.pop().lower() if len(headings) == 1 else ""

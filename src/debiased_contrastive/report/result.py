@@ -120,11 +120,10 @@ def _picture(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
 
 def _notes(rows: Sequence[Row], shown: Sequence[Metric]) -> list[str]:
     notes = [f"{metric.heading}: {metric.meaning}." for metric in shown]
-    main = rows[0].main.heading
     mains = [row.measures[row.main.key] for row in rows if row.main.key in row.measures]
     if has_unbiased(rows):
         notes.append(
-            f"Gap closed: the share of the way from biased to unbiased, in {main.lower()}, among rows that agree "
+            "Gap closed: the share of the way from biased to unbiased, among rows that agree "
             "in all settings but the objective. Unbiased knows every label: a yardstick, not a rival."
         )
     if any(measure.n > 1 for measure in mains):
@@ -136,7 +135,7 @@ def _notes(rows: Sequence[Row], shown: Sequence[Metric]) -> list[str]:
         notes.append(f"± {DASH} means a single seed, which has no interval.")
     waiting = sum(row.seeds for row in rows) - sum(measure.n for measure in mains)
     if waiting:
-        notes.append(f"{counted(waiting, 'run')} had no {main.lower()} accuracy yet; means are over the others.")
+        notes.append(f"{counted(waiting, 'run')} had no such accuracy yet; means are over the others.")
     return notes + _paper_notes(rows)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from debiased_contrastive.report.group import Group, baseline
+from debiased_contrastive.report.measure import LINEAR, SIX_TASKS, Metric
 from debiased_contrastive.report.number import GLUE, counted, decimal, interval, share
 from debiased_contrastive.report.setting import plain
 from debiased_contrastive.report.table import Measure, Row, paired_difference
@@ -15,10 +16,6 @@ DATA = {
     "stl10": "STL-10",
     "folder": "a folder of images",
 }
-HOW = {
-    "linear_top1": "that of a linear classifier on the frozen features, on test samples",
-    "six_tasks": "the mean over six sentence tasks of logistic regression on the frozen vectors",
-}
 FULL = 3
 """How many debiased rows, or comparisons, get sentences of their own."""
 
@@ -28,7 +25,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, str]:
     measured = [row for row in rows if row.main.key in row.measures]
     if not measured:
         return _what(rows), "No run has been evaluated yet, so there are no accuracies."
-    how = f"Accuracy is {HOW[rows[0].main.key]}"
+    how = f"Accuracy is {', or '.join(dict.fromkeys(_how(row.main) for row in measured))}"
     if any(row.measures[row.main.key].n > 1 for row in measured):
         how += f", ±{GLUE}half of its 95{GLUE}% interval over seeds"
     frames = dict.fromkeys(row.group.frame for row in measured if row.group.kind == "biased")
@@ -42,6 +39,13 @@ def summary(rows: Sequence[Row]) -> tuple[str, str]:
     if any(row.measures[row.main.key].n == 1 for row in measured):
         said.append("Rows with a single seed have no interval: their differences may be chance.")
     return f"{_what(rows)} {how}.", " ".join(said)
+
+
+def _how(main: Metric) -> str:
+    if main is LINEAR:
+        return "that of a linear classifier on the frozen features, on test samples"
+    what = "the mean over six sentence tasks" if main is SIX_TASKS else f"that on the sentence task {main.heading}"
+    return f"{what} of logistic regression on the frozen vectors"
 
 
 def _what(rows: Sequence[Row]) -> str:

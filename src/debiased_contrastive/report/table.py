@@ -35,7 +35,7 @@ class Row:
     measures: Mapping[str, Measure]
     """By the keys of `measure.values`; shares and accuracies from 0 to 1."""
     main: Metric
-    """The accuracy that costs and gaps are counted in, the same for all rows of a page."""
+    """The accuracy that costs and gaps are counted in, the same for all rows that may be compared."""
     gap_closed: float | None
     """Share of what bias costs that a debiased row wins back; None where that cost may be chance."""
     paper: float | None
@@ -66,12 +66,16 @@ def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
     """A row for each group, in their order."""
     measures = {id(group): _measures(group) for group in groups}
-    main = next((one for one in MAINS if any(one.key in found for found in measures.values())), MAINS[0])
+    frames: dict[str, set[str]] = {}
+    for group in groups:
+        frames.setdefault(group.frame, set()).update(measures[id(group)])
+    mains = {frame: next((one for one in MAINS if one.key in keys), MAINS[0]) for frame, keys in frames.items()}
 
     def share(group: Group) -> float | None:
         biased, unbiased = (baseline(group, groups, kind) for kind in ("biased", "unbiased"))
         if group.kind != "debiased" or biased is None or unbiased is None:
             return None
+        main = mains[group.frame]
         if any(main.key not in measures[id(one)] for one in (group, biased, unbiased)):
             return None
         # Without a cost there is nothing to win back, nor a share of what may be chance.
@@ -80,7 +84,9 @@ def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
             return None
         return gap_closed(*(measures[id(one)][main.key].mean for one in (biased, group, unbiased)))
 
-    return tuple(Row(group, measures[id(group)], main, share(group), _paper(group)) for group in groups)
+    return tuple(
+        Row(group, measures[id(group)], mains[group.frame], share(group), _paper(group)) for group in groups
+    )
 
 
 def has_unbiased(rows: Sequence[Row]) -> bool:
