@@ -14,7 +14,7 @@ demo: .venv/core .venv/vision
 	$(BIN)/debiased demo $(DEMO)
 
 test: .venv/test
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: .venv/test .venv/check
 	$(BIN)/ruff format --check

@@ -32,15 +32,16 @@ class Demo:
 
     domain: Literal["images", "text"] = "images"
     """A subset of Fashion-MNIST, or sentences of six novels."""
-    seeds: int = 1
-    """How often everything is repeated; from two on there are confidence intervals."""
+    seeds: int | None = None
+    """How often everything is repeated, once for images and three times for text if not given; from two on there
+    are confidence intervals."""
     out: Path | None = None
     """Folder for the runs and report.html, runs/demo if not given, runs/demo-text for text; runs that are there
     already are continued or kept."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
+        if self.seeds is not None and self.seeds < 1:
             raise ValueError(f"seeds must be at least 1; got {self.seeds}")
 
 
@@ -303,7 +304,7 @@ def _text(command: Demo | Train | Resume | Evaluate | Embed) -> None:
     keep_freed_memory()
     match command:
         case Demo():
-            commands.demo(command.out or Path("runs/demo-text"), command.seeds, quiet=command.quiet)
+            commands.demo(command.out or Path("runs/demo-text"), command.seeds or 3, quiet=command.quiet)
         case Train():
             one = command.preset
             commands.train(one.settings, one.corpus, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
@@ -329,7 +330,7 @@ def _images(command: Any) -> None:
     keep_freed_memory()
     match command:
         case Demo():
-            commands.demo(command.out or Path("runs/demo"), command.seeds, quiet=command.quiet)
+            commands.demo(command.out or Path("runs/demo"), command.seeds or 1, quiet=command.quiet)
         case Train():
             one = command.preset
             commands.train(
