@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -24,6 +24,8 @@ from debiased_contrastive.experiments.text_settings import TextObjective, TextSe
 from debiased_contrastive.methods.quickthoughts import Floor
 from debiased_contrastive.training.memory import keep_freed_memory
 
+FLOORS: tuple[Floor, ...] = ("zero", "small", "relative", "biased")
+"""Of raw products."""
 LOGGED = ("step", "epoch", "loss", "biased_loss", "floored", "tau_cap_median")
 
 
@@ -33,7 +35,7 @@ def grid(seeds: int) -> Iterator[tuple[str, TextSettings]]:
     base = replace(preset, training=replace(preset.training, epochs=20, log_every=15))
     for seed in range(seeds):
         yield f"biased-seed{seed}", replace(base, seed=seed, objective=TextObjective("biased"))
-        for floor in get_args(Floor):
+        for floor in FLOORS:
             yield f"floor-{floor}-seed{seed}", replace(base, seed=seed, objective=TextObjective(floor=floor))
 
 
