@@ -130,10 +130,6 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
     with pytest.raises(ValueError, match="a break stands between all: pass"):
         check_text(verse, text_of(verse), fabric)
     check_text(replace(verse, text=replace(verse.text, breaks=False)), text_of(verse), fabric)
-    (tmp_path / "vectors.txt").write_text("sea3 1 2\n")
-    words = replace(settings, towers=Towers("bag", 8, 6, tmp_path / "vectors.txt"))
-    with pytest.raises(ValueError, match="a word must be followed by 8 numbers; got 2 numbers"):
-        check_text(words, text_of(settings), fabric)
     run = new_run(tmp_path / "begun", as_json(settings))
     with pytest.raises(FileNotFoundError, match="holds no trained encoder: finish it with"):
         sentence_encoder(run.folder, torch.device("cpu"))

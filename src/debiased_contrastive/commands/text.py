@@ -11,6 +11,7 @@ from debiased_contrastive.commands.compare import compare
 from debiased_contrastive.commands.training import check_tensorboard, train_to_the_end
 from debiased_contrastive.data.sentence_tasks import NAMES
 from debiased_contrastive.data.sentences import blocks, files_of
+from debiased_contrastive.data.word_vectors import check_word_vectors
 from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.quickthoughts import (
     check_text,
@@ -37,6 +38,8 @@ def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tens
     """Train a new run."""
     check_tensorboard(tensorboard)
     settings = with_corpus(settings, corpus)
+    if settings.towers.words is not None:
+        check_word_vectors(settings.towers.words, settings.towers.word_dim)
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
     _train(settings, folder, None, tensorboard=tensorboard, quiet=quiet)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from debiased_contrastive.data.corpus import Corpus, Shown, corpus_of
 from debiased_contrastive.data.sentences import austen
 from debiased_contrastive.data.vocabulary import encoded, tokenizer_from, words_of
-from debiased_contrastive.data.word_vectors import check_word_vectors, word_vectors
+from debiased_contrastive.data.word_vectors import word_vectors
 from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
 from debiased_contrastive.encoders.sentence import load_words_, tower
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
@@ -71,8 +71,6 @@ def check_text(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     if settings.text.breaks and corpus.starts[corpus.held_out :].all():
         raise ValueError("two sentences must be neighbours; a break stands between all: pass --text.no-breaks")
-    if settings.towers.words is not None:
-        check_word_vectors(settings.towers.words, settings.towers.word_dim)
 
 
 def trained_towers(

@@ -1,4 +1,4 @@
-"""The six sentence tasks for a trained run: scores in, its evaluation file out."""
+"""Scores on the six sentence tasks as run directories and results keep them."""
 
 import json
 from collections.abc import Sequence
