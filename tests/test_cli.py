@@ -195,6 +195,8 @@ def test_evaluate_a_run_on_some_tasks_and_then_on_the_rest(
     monkeypatch.setenv("DEBIASED_TASK_DATA", str(tasks))
     main(["evaluate", "run", "--tasks", "all", "--quiet"])
     assert "Six tasks" in capsys.readouterr().out
+    main(["evaluate", "run", "--tasks", "CR", "--quiet"])
+    assert "Six tasks" in capsys.readouterr().out, "what was scored before is kept"
     found = json.loads(Path("run/evaluation.json").read_text())["tasks"]
     assert set(found) == {"MR", "CR", "SUBJ", "MPQA", "TREC", "MSRP"}
     assert len(found["MR"]["folds"]) == len(found["MR"]["C"]) == 10

@@ -78,24 +78,24 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         words, into, again, gates, before, recurrent = ctx.saved_tensors
         hidden = again.shape[2]
-        dh, dgates, dagain = grad.clone(), torch.empty_like(gates), torch.empty_like(gates)
-        for at, now in reversed(list(_slices(ctx.sizes))):
-            r, z, c = gates[:, at].chunk(3, 2)
+        r, z, c = gates.chunk(3, 2)
+        # What the gradient of a state is multiplied by, for all steps at once: for the sums in r, in z, in U_c h
+        # and in c. The first three are the gradient of U h, the first two and the last that of W x.
+        of_c = (1 - c * c).mul_(1 - z)
+        parts = torch.cat([recurrent * r * (1 - r) * of_c, (before - c) * z * (1 - z), of_c * r, of_c], 2)
+        dh = grad.clone()
+        for at, now in reversed(_slices(ctx.sizes)):
             d = dh[:, now]
-            dr, dz, dc = dgates[:, at].chunk(3, 2)
-            torch.mul(d, (1 - z) * (1 - c * c), out=dc)
-            torch.mul(d, (before[:, at] - c) * z * (1 - z), out=dz)
-            torch.mul(dc, recurrent[:, at] * r * (1 - r), out=dr)
-            dagain[:, at, : 2 * hidden] = dgates[:, at, : 2 * hidden]
-            torch.mul(dc, r, out=dagain[:, at, 2 * hidden :])
-            d.mul_(z).baddbmm_(dagain[:, at], again)
+            parts[:, at].unflatten(2, (4, hidden)).mul_(d.unsqueeze(2))
+            d.mul_(z[:, at]).baddbmm_(parts[:, at, : 3 * hidden], again)
+        of_states, of_gates, of_new = parts[..., : 3 * hidden], parts[..., : 2 * hidden], parts[..., 3 * hidden :]
         return (
-            dgates @ into,
+            torch.baddbmm(of_gates @ into[:, : 2 * hidden], of_new, into[:, 2 * hidden :]),
             None,
-            dgates.mT @ words,
-            dagain.mT @ before,
-            dgates.sum(1),
-            dagain.sum(1),
+            torch.cat([of_gates.mT @ words, of_new.mT @ words], 1),
+            of_states.mT @ before,
+            torch.cat([of_gates.sum(1), of_new.sum(1)], 1),
+            of_states.sum(1),
         )
 
 
