@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.audit import sentence
+from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
+from benchmarks.text_training import sentence_of as text_speed
+from debiased_contrastive.experiments import sentence_table
 from debiased_contrastive.experiments.auto_tau_plus import is_closer, records_of
 from debiased_contrastive.experiments.auto_tau_plus import markdown as auto_table
 from debiased_contrastive.experiments.cifar10_priors import markdown as cifar10_prior_table
@@ -153,6 +156,18 @@ def test_the_table_of_cifar10_is_that_of_its_results() -> None:
     assert not any(run["modified"] for run in runs)
 
 
+def test_the_tables_of_text_are_those_of_its_results() -> None:
+    document, novels = (ROOT / "docs/text.md").read_text(), ROOT / "results/novels"
+    for made, folder in ((sentence_table.markdown, novels), (sentence_table.course_markdown, novels),
+                         (sentence_table.floors_markdown, ROOT / "results/sentence_floors")):  # fmt: skip
+        assert made(folder) in document
+    speed = text_speed(json.loads((ROOT / "results/text_training.json").read_text()))
+    assert speed in " ".join(document.split())
+    runs = [json.loads(path.read_text()) for path in novels.glob("*.json")]
+    assert len(runs) == 15
+    assert {run["sentences"] for run in runs} == {491_546}
+
+
 def test_the_table_of_priors_is_that_of_its_results() -> None:
     folder = ROOT / "results/priors"
     assert len(list(folder.glob("*.json"))) == 20
@@ -236,6 +251,8 @@ def test_the_quoted_results_are_the_committed_ones() -> None:
     for name in ("benchmarks", "views", "training", "probe"):
         results = json.loads((ROOT / f"results/{name}.json").read_text())
         assert markdown(results) in (ROOT / "docs/benchmarks.md").read_text(), name
+    tasks = json.loads((ROOT / "results/sentence_tasks.json").read_text())
+    assert tasks_table(tasks) in (ROOT / "docs/benchmarks.md").read_text()
     assert (ROOT / "results/false_negatives.txt").read_text() in (ROOT / "README.md").read_text()
 
 
