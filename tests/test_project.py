@@ -163,6 +163,7 @@ def test_the_tables_of_text_are_those_of_its_results() -> None:
         assert made(folder) in document
     speed = text_speed(json.loads((ROOT / "results/text_training.json").read_text()))
     assert speed in " ".join(document.split())
+    assert (ROOT / "results/demo_text.txt").read_text() in document
     runs = [json.loads(path.read_text()) for path in novels.glob("*.json")]
     assert len(runs) == 15
     assert {run["sentences"] for run in runs} == {491_546}
