@@ -370,7 +370,7 @@ def test_an_epoch_has_every_block_once_and_needs_no_state(saved: Saved) -> None:
         order = torch.randperm(23, generator=generator_of(1, "blocks", number))
         assert epoch == (10 + 4 * order).tolist()
     for size in (1, 94):
-        with pytest.raises(ValueError, match=f"must have between 2 and 93 sentences, .*; got {size}$"):
+        with pytest.raises(ValueError, match=f"at least 2 sentences and at most the 93 .*; got {size}:"):
             corpus.block(0, size, seed=1)
 
 
