@@ -63,7 +63,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("train quickthoughts-small --corpus nowhere.txt", "nowhere.txt must be a file or a folder of text"),
         (
             "train quickthoughts-small --objective.floor none",
-            "Expected one of ('zero', 'bound', 'small', 'relative', 'biased')",
+            "Expected one of ('zero', 'bound', 'small', 'relative', 'biased', 'cap_tau')",
         ),
         ("train quickthoughts-small --towers.words nowhere.txt", "nowhere.txt: No such file or directory"),
         ("embed nowhere --out x.npy", "give --images for a run on images, or --sentences for a run on text"),

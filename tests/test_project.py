@@ -46,7 +46,7 @@ ROOMS = {
     "parquet.py": set(),
 }
 EXTRAS = {
-    "data": {"numpy", "PIL", "tokenizers"},
+    "data": {"numpy", "PIL", "tokenizers", "dm_control"},
     "encoders": {"safetensors"},
     "training": {"lightning_fabric"},
     "experiments": {"lightning_fabric", "numpy", "sklearn"},

@@ -137,7 +137,9 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
         TextSettings(training=Training(knn_every=1))
     with pytest.raises(ValueError, match="temperature must be positive; got 0"):
         TextObjective(temperature=0.0)
-    with pytest.raises(ValueError, match="floor must be one of 'zero', 'bound', 'small', 'relative', 'biased'"):
+    with pytest.raises(
+        ValueError, match="floor must be one of 'zero', 'bound', 'small', 'relative', 'biased', 'cap_tau'"
+    ):
         TextObjective(floor="none")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="floor=bound is that of unit vectors, so it needs a temperature"):
         TextObjective(floor="bound")

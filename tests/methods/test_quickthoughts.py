@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.encoders.sentence import tower
-from debiased_contrastive.methods import quickthoughts
+from debiased_contrastive.methods.floors import SMALL
 from debiased_contrastive.methods.quickthoughts import QuickThoughts, neighbours
 from debiased_contrastive.objectives.losses import debiased
 
@@ -86,7 +86,7 @@ def test_unit_vectors_have_a_temperature_and_its_floor(floor: str, least: float)
     assert made.floored > 0
 
 
-@pytest.mark.parametrize("floor", ["zero", "small", "relative", "biased"])
+@pytest.mark.parametrize("floor", ["zero", "small", "relative", "biased", "cap_tau"])
 @pytest.mark.parametrize("scale", [1.0, 15.0])
 def test_nothing_overflows_whatever_the_floor(floor: str, scale: float) -> None:
     made, scores = method(12, scale, tau_plus=0.3, floor=floor)
@@ -107,7 +107,7 @@ def test_the_floors_are_what_they_say() -> None:
         made, scores = method(7, 2.0, tau_plus=0.5, floor=floor)
         values[floor] = float(called(made, LINKS[0]).detach())
         assert 0 < made.floored < 1
-    small = slow(scores.tolist(), LINKS[0], 0.5, "others", math.exp(quickthoughts.SMALL))
+    small = slow(scores.tolist(), LINKS[0], 0.5, "others", math.exp(SMALL))
     assert values["small"] == pytest.approx(small, rel=1e-4)
     assert values["zero"] <= values["small"] <= values["biased"]
     assert values["zero"] < values["relative"] < values["biased"]

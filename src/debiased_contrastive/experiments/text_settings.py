@@ -72,7 +72,8 @@ class TextObjective:
     """Unlabeled samples: all but the sentence and its neighbours, or as in the original biased code."""
     floor: Floor = "zero"
     """Below which the estimate may not fall, for debiased alone: bound is e^(-1/t), for unit vectors; small e^-10;
-    relative a twentieth of the unlabeled mean; biased takes the biased loss there."""
+    relative a twentieth of the unlabeled mean; biased takes the biased loss there, cap_tau a smaller
+    tau_plus."""
 
     def __post_init__(self) -> None:
         check_words(self)

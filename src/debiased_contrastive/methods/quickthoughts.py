@@ -11,15 +11,13 @@ from torch.nn import functional as F
 
 from debiased_contrastive.encoders.sentence import Tower
 from debiased_contrastive.kernels.gather import Share, gathered
+from debiased_contrastive.methods.floors import log_floor, rule_of
 from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
 from debiased_contrastive.objectives.losses import debiased
-from debiased_contrastive.objectives.settings import OnFloor
-from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+from debiased_contrastive.objectives.statistics import Statistics, detached, log_mean_exp
 
 Denominator: TypeAlias = Literal["others", "original"]
-Floor: TypeAlias = Literal["zero", "bound", "small", "relative", "biased"]
-SMALL, RELATIVE = -10.0, 0.05
-"""log of the small floor; the relative one as a share of the unlabeled mean."""
+Floor: TypeAlias = Literal["zero", "bound", "small", "relative", "biased", "cap_tau"]
 
 
 class QuickThoughts(nn.Module):
@@ -33,8 +31,8 @@ class QuickThoughts(nn.Module):
     denominator: "others" leaves the sentence itself and its neighbours out of the unlabeled samples; "original" is
     that of the released biased code, which keeps them all, the sentence itself with a logit of 0.
     floor: "zero"; "bound", the smallest that unit vectors can have, e^(-1/t); "small", e^-10; "relative", a
-    twentieth of the unlabeled mean; "biased" takes the biased loss where the estimate is negative, or below the
-    bound of unit vectors.
+    twentieth of the unlabeled mean; where the estimate is negative, or below the bound of unit vectors, "biased"
+    takes the biased loss and "cap_tau" a smaller tau_plus.
     """
 
     def __init__(
@@ -73,9 +71,8 @@ class QuickThoughts(nn.Module):
                 return 0 * (u.sum() + v.sum())
             pairs = neighbours(linked.to(logits.device))
             statistics = self._statistics(logits, pairs)
-            self.seen = _detached(statistics), pairs.weight
-            on_floor: OnFloor = "biased" if self.floor == "biased" else "clamp"
-            losses = debiased(statistics, self.tau_plus, on_floor)
+            self.seen = detached(statistics), pairs.weight
+            losses = debiased(statistics, self.tau_plus, "clamp" if self.floor == "bound" else rule_of(self.floor))
             return (losses * pairs.weight).sum()
 
     def vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -134,11 +131,9 @@ class QuickThoughts(nn.Module):
         )
 
     def _lower(self, log_mean_unlabeled: Tensor) -> Tensor:
-        if self.floor == "relative":
-            return log_mean_unlabeled + math.log(RELATIVE)
-        if self.floor in ("bound", "biased") and self.temperature is not None:
+        if self.temperature is not None and self.floor in ("bound", "biased", "cap_tau"):
             return log_mean_unlabeled.new_tensor(-1 / self.temperature)
-        return log_mean_unlabeled.new_tensor(SMALL if self.floor == "small" else -math.inf)
+        return log_floor("zero" if self.floor == "bound" else self.floor, log_mean_unlabeled)
 
 
 @dataclass(frozen=True)
@@ -181,7 +176,3 @@ def neighbours(linked: Tensor) -> Pairs:
         before[sentence],
         after[sentence],
     )
-
-
-def _detached(statistics: Statistics) -> Statistics:
-    return Statistics(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in vars(statistics).items()})

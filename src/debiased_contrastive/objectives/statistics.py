@@ -29,6 +29,11 @@ class Statistics:
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
 
 
+def detached(statistics: Statistics) -> Statistics:
+    """The same numbers without their graph, to be looked at later."""
+    return Statistics(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in vars(statistics).items()})
+
+
 def few(statistics: Statistics, count: int) -> Statistics:
     """The statistics of the first `count` anchors."""
     parts = {

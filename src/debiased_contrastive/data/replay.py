@@ -1,0 +1,139 @@
+"""What an agent saw and did, each frame kept once; stacks and crops of them are made when they are drawn."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Transitions(NamedTuple):
+    """Drawn at random, n of them."""
+
+    views: tuple[Tensor, ...]
+    """Each (n, stack * channels, c, c) uint8: crops of what was seen, drawn for each view anew"""
+    actions: Tensor
+    """(n, a)"""
+    rewards: Tensor
+    """(n,)"""
+    discounts: Tensor
+    """(n,) 0 where the task itself was over; a limit of time is no such end"""
+    next_view: Tensor
+    """As a view, of what was seen next"""
+
+
+class Replay:
+    """The newest frames of episodes in a ring.
+
+    What is seen at a frame is a stack: the frame and those before it in its episode, the first one again where
+    there are not as many. A crop has the same place in all frames of a stack.
+    """
+
+    def __init__(self, capacity: int, frame: tuple[int, int, int], action_dim: int, stack: int = 3) -> None:
+        if capacity < 2 or stack < 1:
+            raise ValueError(
+                f"a replay needs room for 2 frames and stacks of 1; got {capacity} and {stack}: a transition "
+                "lies between two frames"
+            )
+        self.stack = stack
+        self.frames = torch.zeros(capacity, *frame, dtype=torch.uint8)
+        self.actions = torch.zeros(capacity, action_dim)
+        self.rewards = torch.zeros(capacity)
+        self.discounts = torch.zeros(capacity)
+        self.age = torch.zeros(capacity, dtype=torch.int64)
+        """Frames before this one in its episode."""
+        self.goes_on = torch.zeros(capacity, dtype=torch.bool)
+        """Whether a transition begins at this frame."""
+        self.count = 0
+        """Frames so far; the newest has the place (count - 1) mod capacity."""
+
+    @property
+    def capacity(self) -> int:
+        """Frames for which there is room."""
+        return len(self.frames)
+
+    def begin(self, frame: Tensor) -> None:
+        """Put down the first frame of an episode."""
+        self._put(frame, 0)
+
+    def add(self, action: Tensor, reward: float, discount: float, frame: Tensor) -> None:
+        """Put down what was done at the newest frame, and what came of it."""
+        if not self.count:
+            raise ValueError("an episode must begin with a frame before something is added; got none: call begin")
+        newest = (self.count - 1) % self.capacity
+        self.actions[newest], self.rewards[newest], self.discounts[newest] = action, reward, discount
+        self.goes_on[newest] = True
+        self._put(frame, int(self.age[newest]) + 1)
+
+    def draw(self, n: int, crop: int, views: int, generator: torch.Generator) -> Transitions:
+        """So many transitions with replacement, each of its views a random crop."""
+        places = self._places(n, generator)
+        seen, following = self._stacks(places), self._stacks((places + 1) % self.capacity)
+        return Transitions(
+            tuple(self._cropped(seen, crop, generator) for _ in range(views)),
+            self.actions[places],
+            self.rewards[places],
+            self.discounts[places],
+            self._cropped(following, crop, generator),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything, of the frames only as many as there are."""
+        used = min(self.count, self.capacity)
+        return {name: getattr(self, name)[:used] for name in _TENSORS} | {"count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """What `state_dict` gave, into a replay of the same sizes."""
+        used = min(int(state["count"]), self.capacity)
+        for name in _TENSORS:
+            kept, given = getattr(self, name), state[name]
+            if given.shape[1:] != kept.shape[1:] or len(given) != used:
+                raise ValueError(
+                    f"a replay must have the sizes that it was saved with; {name} has {tuple(kept.shape)}, saved "
+                    f"are {tuple(given.shape)}: use the settings of the run"
+                )
+            kept[:used] = given
+        self.count = int(state["count"])
+
+    def _put(self, frame: Tensor, age: int) -> None:
+        place = self.count % self.capacity
+        self.frames[place] = frame
+        self.age[place] = age
+        self.goes_on[place] = False
+        self.count += 1
+
+    def _places(self, n: int, generator: torch.Generator) -> Tensor:
+        """(n,) frames at which a transition begins and whose stack is still whole."""
+        used = min(self.count, self.capacity)
+        found, missing = [], n
+        while missing:
+            order = torch.randint(max(1, used), (2 * missing,), generator=generator)
+            places = (self.count - used + order) % self.capacity
+            whole = self.goes_on[places] & (self.age[places].clamp(max=self.stack - 1) <= order)
+            if not bool(whole.any()) and not self._has_any():
+                raise ValueError(f"a replay must hold a transition to draw from; got {used} frames: add more")
+            found.append(places[whole][:missing])
+            missing -= len(found[-1])
+        return torch.cat(found)
+
+    def _has_any(self) -> bool:
+        used = min(self.count, self.capacity)
+        order = torch.arange(used)
+        places = (self.count - used + order) % self.capacity
+        return bool((self.goes_on[places] & (self.age[places].clamp(max=self.stack - 1) <= order)).any())
+
+    def _stacks(self, places: Tensor) -> Tensor:
+        """(n, stack) the frames of each stack, oldest first."""
+        back = torch.arange(self.stack - 1, -1, -1)
+        return (places.unsqueeze(1) - torch.minimum(back, self.age[places].unsqueeze(1))) % self.capacity
+
+    def _cropped(self, stacks: Tensor, crop: int, generator: torch.Generator) -> Tensor:
+        height, width = self.frames.shape[2:]
+        if not 1 <= crop <= min(height, width):
+            raise ValueError(f"a crop must be between 1 and the size of frames, {height} x {width}; got {crop}")
+        # Windows are views of the frames: what is copied is what is wanted, not whole frames first.
+        windows = self.frames.unfold(2, crop, 1).unfold(3, crop, 1)
+        y, x = (torch.randint(size - crop + 1, (len(stacks), 1), generator=generator) for size in (height, width))
+        return windows[stacks, :, y, x].flatten(1, 2)
+
+
+_TENSORS = ("frames", "actions", "rewards", "discounts", "age", "goes_on")

@@ -1,0 +1,52 @@
+"""Stacked frames to features, as agents that learn from pixels have them (Section 5.3)."""
+
+import math
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+KERNEL = 3
+
+
+class Convolutions(nn.Module):
+    """Filters of 3 x 3, the first layer with a stride of 2; actor and critic share them."""
+
+    def __init__(self, channels: int, size: int, filters: int = 32, layers: int = 4) -> None:
+        super().__init__()
+        width = (size - KERNEL) // 2 + 1 - (layers - 1) * (KERNEL - 1)
+        if layers < 1 or width < 1:
+            raise ValueError(f"frames must be large enough for {layers} layers of 3 x 3 filters; got {size} pixels")
+        strides = [2] + [1] * (layers - 1)
+        widths = [channels] + [filters] * layers
+        self.layers = nn.ModuleList(
+            nn.Conv2d(before, after, KERNEL, stride)
+            for before, after, stride in zip(widths, widths[1:], strides, strict=False)
+        )
+        self.feature_dim = filters * width**2
+        self.apply(orthogonal_)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """(b, feature_dim) of frames (b, channels, size, size) uint8."""
+        x = frames / 255
+        for layer in self.layers:
+            x = F.relu(layer(x))
+        return x.flatten(1)
+
+
+def head(convolutions: Convolutions, dim: int) -> nn.Sequential:
+    """What actor and critic each put on the shared convolutions: (b, feature_dim) to (b, dim)."""
+    made = nn.Sequential(nn.Linear(convolutions.feature_dim, dim), nn.LayerNorm(dim))
+    made.apply(orthogonal_)
+    return made
+
+
+def orthogonal_(module: nn.Module) -> None:
+    """Orthogonal weights, in convolutions those of the centre alone, and no biases."""
+    if isinstance(module, nn.Linear):
+        nn.init.orthogonal_(module.weight)
+        nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Conv2d):
+        assert module.bias is not None
+        nn.init.zeros_(module.weight)
+        nn.init.zeros_(module.bias)
+        nn.init.orthogonal_(module.weight.data[:, :, KERNEL // 2, KERNEL // 2], gain=math.sqrt(2))

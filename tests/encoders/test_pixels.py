@@ -1,0 +1,36 @@
+"""The encoder of frames: sizes of the protocol, initial weights."""
+
+import pytest
+import torch
+
+from debiased_contrastive.encoders.pixels import Convolutions, head
+
+
+def test_the_sizes_are_those_of_the_protocol() -> None:
+    convolutions = Convolutions(9, 84)
+    assert convolutions.feature_dim == 32 * 35 * 35
+    frames = torch.randint(256, (2, 9, 84, 84), dtype=torch.uint8)
+    features = convolutions(frames)
+    assert features.shape == (2, convolutions.feature_dim)
+    assert head(convolutions, 50)(features).shape == (2, 50)
+    # Pixels go in as shares of 255.
+    torch.testing.assert_close(convolutions(frames), convolutions(frames.float()))
+
+
+def test_weights_begin_orthogonal_and_in_the_centre() -> None:
+    torch.manual_seed(0)
+    convolutions = Convolutions(9, 20, filters=8, layers=2)
+    for layer in convolutions.layers:
+        assert isinstance(layer, torch.nn.Conv2d)
+        weight = layer.weight.detach()
+        centre = weight[:, :, 1, 1].clone()
+        weight[:, :, 1, 1] = 0
+        assert not weight.any()
+        torch.testing.assert_close(centre @ centre.T, 2 * torch.eye(8))
+        assert layer.bias is not None
+        assert not layer.bias.any()
+
+
+def test_frames_that_are_too_small_are_refused() -> None:
+    with pytest.raises(ValueError, match="frames must be large enough for 4 layers of 3 x 3 filters; got 14"):
+        Convolutions(9, 14)
