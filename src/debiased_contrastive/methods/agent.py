@@ -1,0 +1,168 @@
+"""An agent that learns from pixels: soft actor-critic, and a contrast between crops that shapes its encoder."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.encoders.momentum import momentum_copy, momentum_update_
+from debiased_contrastive.encoders.pixels import Convolutions, head
+from debiased_contrastive.methods.curl import Contrast
+from debiased_contrastive.methods.floors import RawFloor
+from debiased_contrastive.methods.sac import Critics, Policy, actor_loss, alpha_loss, critic_loss, target
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """Sizes and rates; the defaults are the protocol's."""
+
+    filters: int = 32
+    layers: int = 4
+    feature_dim: int = 50
+    hidden_dim: int = 1024
+    gamma: float = 0.99
+    learning_rate: float = 1e-3
+    """Of actor, critics, encoder and contrast."""
+    alpha: float = 0.1
+    """The weight of entropy at the start."""
+    alpha_learning_rate: float = 1e-4
+    critic_rate: float = 0.01
+    """Share of the way that the slow critics go towards the others."""
+    encoder_rate: float = 0.05
+    every: int = 2
+    """Updates of the critics between two of the policy and of what is slow."""
+    contrast: bool = True
+    tau_plus: float = 0.0
+    """0 is the biased loss."""
+    num_positives: int = 1
+    floor: RawFloor = "zero"
+    encoder_steps: int = 1
+    """Steps of an optimiser on the encoder in one update of the contrast; the released code takes 2."""
+
+    def __post_init__(self) -> None:
+        if self.num_positives < 1 or self.every < 1 or self.encoder_steps not in (1, 2):
+            raise ValueError(
+                "num_positives and every must be at least 1, encoder_steps 1 or 2; got "
+                f"{self.num_positives}, {self.every} and {self.encoder_steps}"
+            )
+
+
+class Eyes(nn.Module):
+    """Frames to features: convolutions and a head."""
+
+    def __init__(self, convolutions: Convolutions, dim: int) -> None:
+        super().__init__()
+        self.convolutions = convolutions
+        self.head = head(convolutions, dim)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """(b, dim) of frames (b, c, s, s) uint8."""
+        features: Tensor = self.head(self.convolutions(frames))
+        return features
+
+
+class Agent(nn.Module):
+    """Networks, their slow copies and optimisers; `update` is one step of learning.
+
+    Critics and contrast train the convolutions; the policy sees through them with a head of its own and does not.
+    """
+
+    def __init__(self, channels: int, size: int, action_dim: int, settings: AgentSettings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.target_entropy = -float(action_dim)
+        dim, hidden = settings.feature_dim, settings.hidden_dim
+        self.eyes = Eyes(Convolutions(channels, size, settings.filters, settings.layers), dim)
+        self.actor_head = head(self.eyes.convolutions, dim)
+        self.policy = Policy(dim, action_dim, hidden)
+        self.critics = Critics(dim, action_dim, hidden)
+        self.contrast = Contrast(dim, tau_plus=settings.tau_plus, floor=settings.floor)
+        self.slow_eyes, self.slow_critics = momentum_copy(self.eyes), momentum_copy(self.critics)
+        self.log_alpha = nn.Parameter(torch.tensor(settings.alpha).log())
+        self.optimisers = self._optimisers()
+
+    def _optimisers(self) -> dict[str, torch.optim.Adam]:
+        def adam(*modules: nn.Module) -> torch.optim.Adam:
+            weights = [weight for module in modules for weight in module.parameters()]
+            return torch.optim.Adam(weights, self.settings.learning_rate, fused=True)
+
+        return {
+            "critic": adam(self.eyes, self.critics),
+            "actor": adam(self.actor_head, self.policy),
+            "alpha": torch.optim.Adam([self.log_alpha], self.settings.alpha_learning_rate, betas=(0.5, 0.999)),
+            "encoder": adam(self.eyes),
+            "contrast": adam(self.contrast, *([self.eyes] if self.settings.encoder_steps == 2 else [])),
+        }
+
+    @torch.no_grad()
+    def act(self, frames: Tensor, *, explore: bool) -> Tensor:
+        """(a,) what to do at one stack of frames (c, s, s): the most likely, or drawn."""
+        features = self._seen_by_actor(frames.unsqueeze(0))
+        action = self.policy.drawn(features)[0] if explore else self.policy(features)[0].tanh()
+        return action.squeeze(0)
+
+    def update(
+        self,
+        step: int,
+        views: tuple[Tensor, ...],
+        actions: Tensor,
+        rewards: Tensor,
+        discounts: Tensor,
+        following: Tensor,
+    ) -> dict[str, float]:
+        """Learn from transitions; what was measured on the way.
+
+        views: crops of what was seen, the first for the agent and the query, the others for the keys.
+        """
+        found = self._update_critics(views[0], actions, rewards, discounts, following)
+        if step % self.settings.every == 0:
+            found |= self._update_policy(views[0])
+            self._follow()
+        if self.settings.contrast:
+            found |= self._update_contrast(views[0], views[1 : 1 + self.settings.num_positives])
+        return found
+
+    def _update_critics(
+        self, seen: Tensor, actions: Tensor, rewards: Tensor, discounts: Tensor, following: Tensor
+    ) -> dict[str, float]:
+        with torch.no_grad():
+            action, log_density = self.policy.drawn(self._seen_by_actor(following))
+            values = self.slow_critics(self.slow_eyes(following), action)
+            wanted = target(rewards, discounts, values, log_density, self.log_alpha.exp(), self.settings.gamma)
+        loss = critic_loss(self.critics(self.eyes(seen), actions), wanted)
+        self._step(loss, "critic")
+        return {"critic_loss": loss.item()}
+
+    def _update_policy(self, seen: Tensor) -> dict[str, float]:
+        with torch.no_grad():
+            features = self.eyes(seen)
+        action, log_density = self.policy.drawn(self._seen_by_actor(seen))
+        loss = actor_loss(self.critics(features, action), log_density, self.log_alpha.exp())
+        self._step(loss, "actor")
+        self._step(alpha_loss(self.log_alpha, log_density, self.target_entropy), "alpha")
+        alpha, entropy = self.log_alpha.exp().item(), -log_density.mean().item()
+        return {"actor_loss": loss.item(), "entropy": entropy, "alpha": alpha}
+
+    def _update_contrast(self, seen: Tensor, others: Iterable[Tensor]) -> dict[str, float]:
+        with torch.no_grad():
+            keys = torch.stack([self.slow_eyes(other) for other in others])
+        loss = self.contrast(self.eyes(seen), keys)
+        self._step(loss, "encoder", "contrast")
+        floored, tau_cap = self.contrast.floored, self.contrast.tau_cap
+        return {"contrast_loss": loss.item(), "floored": floored, "tau_cap_median": tau_cap}
+
+    def _step(self, loss: Tensor, *names: str) -> None:
+        # All, since a loss leaves gradients in networks that it passes through and does not train.
+        self.zero_grad(set_to_none=True)
+        loss.backward()
+        for name in names:
+            self.optimisers[name].step()
+
+    def _follow(self) -> None:
+        momentum_update_(self.slow_critics, self.critics, 1 - self.settings.critic_rate)
+        momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.encoder_rate)
+
+    def _seen_by_actor(self, frames: Tensor) -> Tensor:
+        features: Tensor = self.actor_head(self.eyes.convolutions(frames).detach())
+        return features

@@ -1,0 +1,123 @@
+"""Which update moves which network, by how much, and that the whole learns."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.methods.agent import Agent, AgentSettings
+
+SMALL = {"filters": 4, "layers": 2, "feature_dim": 8, "hidden_dim": 32}
+
+
+def agent_of(**settings: object) -> Agent:
+    torch.manual_seed(0)
+    return Agent(3, 12, 2, AgentSettings(**{**SMALL, **settings}))  # type: ignore[arg-type]
+
+
+def batch(views: int = 2, b: int = 6) -> tuple[tuple[Tensor, ...], Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    frames = torch.randint(256, (views + 1, b, 3, 12, 12), dtype=torch.uint8, generator=generator)
+    actions, rewards = torch.rand(b, 2, generator=generator), torch.rand(b, generator=generator)
+    return tuple(frames[:views]), actions, rewards, torch.ones(b), frames[-1]
+
+
+def weights(module: nn.Module) -> list[Tensor]:
+    return [weight.detach().clone() for weight in module.parameters()]
+
+
+def moved(agent: Agent, names: list[str], update: object) -> set[str]:
+    before = {name: weights(getattr(agent, name)) for name in names}
+    update()  # type: ignore[operator]
+    return {
+        name
+        for name in names
+        if any(
+            not torch.equal(old, new) for old, new in zip(before[name], weights(getattr(agent, name)), strict=True)
+        )
+    }
+
+
+PARTS = ["eyes", "actor_head", "policy", "critics", "contrast", "slow_eyes", "slow_critics"]
+
+
+def test_every_loss_moves_its_own_networks_and_no_others() -> None:
+    agent, (views, actions, rewards, discounts, following) = agent_of(tau_plus=0.05), batch()
+    critics = moved(agent, PARTS, lambda: agent._update_critics(views[0], actions, rewards, discounts, following))
+    assert critics == {"eyes", "critics"}
+    alpha = agent.log_alpha.item()
+    assert moved(agent, PARTS, lambda: agent._update_policy(views[0])) == {"actor_head", "policy"}
+    assert agent.log_alpha.item() != alpha
+    assert moved(agent, PARTS, lambda: agent._update_contrast(views[0], views[1:])) == {"eyes", "contrast"}
+    assert moved(agent, PARTS, agent._follow) == {"slow_eyes", "slow_critics"}
+
+
+def test_slow_copies_go_their_share_of_the_way() -> None:
+    agent = agent_of(critic_rate=0.25, encoder_rate=0.5)
+    for slow, fast, rate in ((agent.slow_critics, agent.critics, 0.25), (agent.slow_eyes, agent.eyes, 0.5)):
+        with torch.no_grad():
+            for weight in fast.parameters():
+                weight.add_(1.0)
+        before = weights(slow)
+        agent._follow()
+        for old, new, goal in zip(before, weights(slow), weights(fast), strict=True):
+            torch.testing.assert_close(new, old + rate * (goal - old))
+
+
+def test_the_policy_and_what_is_slow_move_every_other_time() -> None:
+    agent, given = agent_of(), batch()
+    assert moved(agent, PARTS, lambda: agent.update(1, *given)) == {"eyes", "critics", "contrast"}
+    assert moved(agent, PARTS, lambda: agent.update(2, *given)) == set(PARTS)
+
+
+def test_without_a_contrast_there_is_none() -> None:
+    agent, given = agent_of(contrast=False), batch(views=1)
+    assert "contrast" not in moved(agent, PARTS, lambda: agent.update(2, *given))
+    assert "contrast_loss" not in agent.update(2, *given)
+
+
+@pytest.mark.parametrize("num_positives", [1, 2])
+def test_further_crops_are_positives_of_the_correction(num_positives: int) -> None:
+    agent, given = agent_of(num_positives=num_positives, tau_plus=0.1), batch(views=3)
+    found = agent.update(1, *given)
+    assert agent.contrast.seen is not None
+    assert float(torch.as_tensor(agent.contrast.seen.num_positives).float().mean()) == num_positives
+    assert 0 <= found["floored"] <= 1
+
+
+def test_two_steps_on_the_encoder_are_the_released_codes() -> None:
+    lengths = []
+    for steps in (1, 2):
+        agent, given = agent_of(encoder_steps=steps), batch()
+        before = weights(agent.eyes)
+        agent._update_contrast(given[0][0], given[0][1:])
+        lengths.append(sum(float((new - old).norm()) for old, new in zip(before, weights(agent.eyes), strict=True)))
+    assert lengths[1] == pytest.approx(2 * lengths[0], rel=0.05)
+
+
+def test_actions_are_repeatable_or_drawn() -> None:
+    agent, frames = agent_of(), batch()[0][0][0]
+    sure = [agent.act(frames, explore=False) for _ in range(2)]
+    drawn = [agent.act(frames, explore=True) for _ in range(2)]
+    assert torch.equal(*sure)
+    assert not torch.equal(*drawn)
+    assert sure[0].shape == (2,)
+    assert torch.stack([*sure, *drawn]).abs().max() <= 1
+
+
+def test_it_learns_which_action_pays() -> None:
+    """One-step tasks, their reward highest for the action that the brightness of the frame tells."""
+    agent = agent_of(learning_rate=3e-3, alpha=0.02, contrast=False)
+    generator = torch.Generator().manual_seed(0)
+    torch.manual_seed(0)
+    for step in range(300):
+        bright = torch.randint(2, (32,), generator=generator)
+        frames = (40 + 160 * bright).to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 12, 12).contiguous()
+        actions = 2 * torch.rand(32, 2, generator=generator) - 1
+        wanted = (bright * 1.0 - 0.5).unsqueeze(1)
+        rewards = -(actions - wanted).square().sum(1)
+        agent.update(step, (frames,), actions, rewards, torch.zeros(32), frames)
+    for pixel, wanted_action in ((40, -0.5), (200, 0.5)):
+        frames = torch.full((3, 12, 12), pixel, dtype=torch.uint8)
+        torch.testing.assert_close(
+            agent.act(frames, explore=False), torch.full((2,), wanted_action), rtol=0, atol=0.25
+        )
