@@ -65,6 +65,10 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
             "train quickthoughts-small --objective.floor none",
             "Expected one of ('zero', 'bound', 'small', 'relative', 'biased', 'cap_tau')",
         ),
+        (
+            "train quickthoughts-small --corpus a.txt --text.path b.txt",
+            "give --corpus or --text.path, which are the",
+        ),
         ("train quickthoughts-small --towers.words nowhere.txt", "nowhere.txt: No such file or directory"),
         ("embed nowhere --out x.npy", "give --images for a run on images, or --sentences for a run on text"),
         ("audit nowhere.npy", "nowhere.npy: No such file or directory"),

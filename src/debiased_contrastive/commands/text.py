@@ -37,6 +37,8 @@ VARIABLE = "DEBIASED_TASK_DATA"
 def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tensorboard: bool, quiet: bool) -> None:
     """Train a new run."""
     check_tensorboard(tensorboard)
+    if corpus is not None and settings.text.path is not None:
+        raise ValueError(f"give --corpus or --text.path, which are the same; got {corpus} and {settings.text.path}")
     settings = with_corpus(settings, corpus)
     if settings.towers.words is not None:
         check_word_vectors(settings.towers.words, settings.towers.word_dim)
