@@ -22,10 +22,10 @@ from torch.nn import functional as F
 from benchmarks.contenders import OURS
 from benchmarks.results import environment, parser, whole_number
 from debiased_contrastive.data.sentence_tasks import NAMES, SentenceTask, sentence_tasks
+from debiased_contrastive.evaluation.folds import SEED
 from debiased_contrastive.evaluation.sentence_tasks import (
     FOLDS,
     REGULARISATIONS,
-    SEED,
     TaskScore,
     evaluate_sentences,
 )

@@ -17,13 +17,11 @@ from sklearn.model_selection import KFold
 from sklearn.multiclass import OneVsRestClassifier
 from torch import Tensor
 
-from debiased_contrastive.evaluation import sentence_tasks
+from debiased_contrastive.evaluation import folds, sentence_tasks
+from debiased_contrastive.evaluation.folds import held_out, inner_held_out, shuffled
 from debiased_contrastive.evaluation.sentence_tasks import (
     TaskScore,
     evaluate_sentences,
-    held_out,
-    inner_held_out,
-    shuffled,
 )
 from tests.evaluation.clouds import clouds
 
@@ -140,7 +138,7 @@ def test_it_is_the_protocol_of_scikit_learns_parts(make: Any) -> None:
 
 def test_the_defaults_are_the_papers() -> None:
     assert sentence_tasks.REGULARISATIONS == (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    assert (sentence_tasks.FOLDS, sentence_tasks.SEED) == (10, 1234)
+    assert (sentence_tasks.FOLDS, folds.SEED) == (10, 1234)
     book = Book()
     task = split_task(book, classes=2)
     (score,) = evaluate_sentences(book, [task], tolerance=1e-14)

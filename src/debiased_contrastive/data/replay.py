@@ -105,22 +105,12 @@ class Replay:
     def _places(self, n: int, generator: torch.Generator) -> Tensor:
         """(n,) frames at which a transition begins and whose stack is still whole."""
         used = min(self.count, self.capacity)
-        found, missing = [], n
-        while missing:
-            order = torch.randint(max(1, used), (2 * missing,), generator=generator)
-            places = (self.count - used + order) % self.capacity
-            whole = self.goes_on[places] & (self.age[places].clamp(max=self.stack - 1) <= order)
-            if not bool(whole.any()) and not self._has_any():
-                raise ValueError(f"a replay must hold a transition to draw from; got {used} frames: add more")
-            found.append(places[whole][:missing])
-            missing -= len(found[-1])
-        return torch.cat(found)
-
-    def _has_any(self) -> bool:
-        used = min(self.count, self.capacity)
         order = torch.arange(used)
         places = (self.count - used + order) % self.capacity
-        return bool((self.goes_on[places] & (self.age[places].clamp(max=self.stack - 1) <= order)).any())
+        whole = places[self.goes_on[places] & (self.age[places].clamp(max=self.stack - 1) <= order)]
+        if not len(whole):
+            raise ValueError(f"a replay must hold a transition to draw from; got {used} frames: add more")
+        return whole[torch.randint(len(whole), (n,), generator=generator)]
 
     def _stacks(self, places: Tensor) -> Tensor:
         """(n, stack) the frames of each stack, oldest first."""

@@ -1,7 +1,6 @@
 """Anybody's sentence vectors on the six tasks of Section 5.3, by the protocol of the skip-thoughts evaluation."""
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -10,12 +9,12 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.evaluation.features import check_features, working_dtype
+from debiased_contrastive.evaluation.folds import SEED, held_out, inner_held_out, shuffled
 from debiased_contrastive.evaluation.logistic import check_settings
 from debiased_contrastive.evaluation.many_logistic import Shared, shared_by, solutions
 
 REGULARISATIONS = tuple(2.0**power for power in range(9))
 FOLDS = 10
-SEED = 1234
 DECIDING, REPORTED = 1e-3, 1e-5
 """Tolerances of the fits that decide on C and of those that are reported, as shares of that of the first look."""
 MARGIN = 0.005
@@ -222,42 +221,6 @@ def _encoded(encode: Encode, sentences: list[str], name: str) -> Tensor:
     vectors = vectors if vectors.is_floating_point() else vectors.float()
     check_features(f"{name}: sentence vectors", vectors)
     return vectors.to(working_dtype(vectors))
-
-
-def shuffled(n: int, seed: int = SEED) -> list[int]:
-    """The order RandomState(seed).permutation(n) of NumPy, in which the protocol puts the samples.
-
-    Python has the same Mersenne Twister and differs in how a seed sets it and how it draws below a bound.
-    Done NumPy's way here, the vectors' scores need no NumPy.
-    """
-    state = [seed]
-    for place in range(1, 624):
-        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + place) % 2**32)
-    source = random.Random()
-    source.setstate((3, (*state, 624), None))
-    order = list(range(n))
-    for last in range(n - 1, 0, -1):
-        place = n
-        while place > last:
-            place = source.getrandbits(32) % 2 ** last.bit_length()
-        order[last], order[place] = order[place], order[last]
-    return order
-
-
-def held_out(n: int, folds: int) -> Tensor:
-    """(folds, n) masks of contiguous parts; the first n mod `folds` of them have one sample more."""
-    if n < folds:
-        raise ValueError(f"there must be a sample for each of {folds} folds; got {n}: use fewer folds")
-    numbers = torch.arange(folds)
-    sizes = n // folds + (numbers < n % folds).long()
-    return numbers.repeat_interleave(sizes) == numbers.unsqueeze(1)
-
-
-def inner_held_out(outer: Tensor, folds: int) -> Tensor:
-    """(folds, n) masks of contiguous parts of what an outer fold, an (n,) mask, leaves."""
-    masks = torch.zeros(folds, len(outer), dtype=torch.bool)
-    masks[:, ~outer] = held_out(int((~outer).sum()), folds)
-    return masks
 
 
 def _nested(task: SentenceTask, sets: _Sets, settings: _Settings, seen: _Seen) -> TaskScore:
