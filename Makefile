@@ -10,10 +10,10 @@ MUTANTS ?=
 
 .PHONY: demo test check mutants bench package clean
 
-demo: .venv/core .venv/vision
+demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
 
-test: .venv/test
+test: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: .venv/test .venv/check
@@ -43,6 +43,14 @@ clean:
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) torch==2.13.0 numpy
 	$(PIP) -e .
+	touch $@
+
+# What draws frames without a screen is no Python package.
+.venv/control: .venv/core
+	$(PIP) -e '.[control]'
+	@ldconfig -p | grep -qE 'libOSMesa|libEGL' \
+	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qqy libosmesa6 >/dev/null; } \
+	|| echo "tasks of the control suite cannot be drawn: install libosmesa6, as root: apt-get install libosmesa6"
 	touch $@
 
 .venv/%: .venv/core

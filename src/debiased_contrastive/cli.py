@@ -16,6 +16,8 @@ except ModuleNotFoundError:
     sys.exit(2)
 
 from debiased_contrastive import __version__
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS, ControlPreset
+from debiased_contrastive.experiments.control_settings import ControlSettings
 from debiased_contrastive.experiments.presets import PRESETS, Preset
 from debiased_contrastive.experiments.settings import Settings
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS, TextPreset
@@ -28,16 +30,16 @@ RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"
 
 @dataclass(frozen=True)
 class Demo:
-    """Biased, debiased and unbiased on the data in the package: a table and a page."""
+    """Biased, debiased and unbiased on the data in the package: a table and a page. Or an agent that learns."""
 
-    domain: Literal["images", "text"] = "images"
-    """A subset of Fashion-MNIST, or sentences of six novels."""
+    domain: Literal["images", "text", "control"] = "images"
+    """A subset of Fashion-MNIST, sentences of six novels, or a pole to be balanced by what a camera sees."""
     seeds: int | None = None
-    """How often everything is repeated, once for images and three times for text if not given; from two on there
-    are confidence intervals."""
+    """How often everything is repeated, three times for text and once for the others if not given; from two on
+    there are confidence intervals."""
     out: Path | None = None
-    """Folder for the runs and report.html, runs/demo if not given, runs/demo-text for text; runs that are there
-    already are continued or kept."""
+    """Folder for the runs and report.html, runs/demo if not given, for text and control runs/demo-DOMAIN; runs
+    that are there already are continued or kept."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
@@ -74,18 +76,31 @@ class TrainText:
     quiet: Quiet = False
 
 
-ALL_PRESETS: dict[str, Preset | TextPreset] = {**PRESETS, **TEXT_PRESETS}
+@dataclass(frozen=True)
+class TrainControl:
+    """Train one agent with these settings."""
+
+    settings: Annotated[ControlSettings, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """The run directory; runs/PRESET-TASK-KIND-seedN if not given."""
+    tensorboard: bool = False
+    """Also write curves for TensorBoard."""
+    quiet: Quiet = False
+
+
+ALL_PRESETS: dict[str, Preset | TextPreset | ControlPreset] = {**PRESETS, **TEXT_PRESETS, **CONTROL_PRESETS}
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train an encoder from a preset, any of whose settings can be changed by a flag."""
+    """Train an encoder or an agent from a preset, any of whose settings can be changed by a flag."""
 
     preset: Annotated[
         tyro.extras.subcommand_type_from_defaults(  # type: ignore[valid-type]
             {
                 **{name: TrainOne(preset.settings) for name, preset in PRESETS.items()},
                 **{name: TrainText(preset.settings) for name, preset in TEXT_PRESETS.items()},
+                **{name: TrainControl(preset.settings) for name, preset in CONTROL_PRESETS.items()},
             },
             {name: preset.what for name, preset in ALL_PRESETS.items()},
             prefix_names=False,
@@ -111,7 +126,7 @@ Task: TypeAlias = Literal["all", "MR", "CR", "SUBJ", "MPQA", "TREC", "MSRP"]
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Probe the encoder of a finished run; numbers go to the run directory."""
+    """Probe the encoder of a finished run, or let its agent play; numbers go to the run directory."""
 
     run: RunFolder
     tasks: tuple[Task, ...] = ()
@@ -126,6 +141,19 @@ class Evaluate:
     test_root: Path | None = None
     """For a folder: where its test images are, if not said when training."""
     quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Film an episode of a trained agent, who does what it thinks best."""
+
+    run: RunFolder
+    out: Path = Path("film.mp4")
+    """A file that ends in .mp4 or .gif."""
+    size: int = 240
+    """Side in pixels."""
+    episode: int = 0
+    """Which one: each begins elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +251,7 @@ _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Train, tyro.conf.subcommand("train")],
     Annotated[Resume, tyro.conf.subcommand("resume")],
     Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
+    Annotated[Watch, tyro.conf.subcommand("watch")],
     Annotated[Embed, tyro.conf.subcommand("embed")],
     Annotated[Report, tyro.conf.subcommand("report")],
     Annotated[Presets, tyro.conf.subcommand("presets")],
@@ -231,7 +260,9 @@ _Command: TypeAlias = Union[  # noqa: UP007
     Annotated[Audit, tyro.conf.subcommand("audit")],
 ]
 
-COMMANDS = ("demo", "train", "resume", "evaluate", "embed", "report", "presets", "verify", "bounds", "audit")
+COMMANDS = (
+    "demo", "train", "resume", "evaluate", "watch", "embed", "report", "presets", "verify", "bounds", "audit",
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -248,16 +279,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 _theory(command)
             case Audit():
                 _audit(command)
-            case Demo("text"):
-                _text(command)
-            case Train(TrainText()) | Resume() | Evaluate() | Embed() if _is_text(command):
-                _text(command)
+            case Demo() | Train() | Resume() | Evaluate() | Watch() | Embed():
+                {"text": _text, "control": _control, "images": _images}[_domain(command)](command)
             case _:
                 _images(command)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise
-        extra = "text" if error.name == "tokenizers" else "vision"
+        extra = {"tokenizers": "text", "av": "control"}.get(error.name or "", "vision")
         _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)
@@ -293,11 +322,46 @@ def _audit(command: Audit) -> None:
     )
 
 
-def _is_text(command: Train | Resume | Evaluate | Embed) -> bool:
-    return isinstance(command, Train) or "text" in existing_run(command.run).settings
+def _domain(command: Demo | Train | Resume | Evaluate | Watch | Embed) -> str:
+    """What a run learns from."""
+    match command:
+        case Demo():
+            return command.domain
+        case Train():
+            named = {TrainText: "text", TrainControl: "control"}
+            return named.get(type(command.preset), "images")
+        case _:
+            settings = existing_run(command.run).settings
+            return "text" if "text" in settings else "control" if "camera" in settings else "images"
 
 
-def _text(command: Demo | Train | Resume | Evaluate | Embed) -> None:
+def _control(command: Any) -> None:
+    from debiased_contrastive.commands import control as commands
+    from debiased_contrastive.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    match command:
+        case Demo():
+            commands.demo(command.out or Path("runs/demo-control"), command.seeds or 1, quiet=command.quiet)
+        case Train():
+            one = command.preset
+            commands.train(one.settings, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
+        case Resume():
+            if command.data_root:
+                raise ValueError(f"{command.run} is a run on control: it has no data, so leave --data-root out")
+            run = existing_run(command.run)
+            commands.resume(run, tensorboard=command.tensorboard, quiet=command.quiet)
+        case Evaluate():
+            if any((command.official, command.data_root, command.test_root, command.tasks, command.task_data)):
+                raise ValueError(f"{command.run} is a run on control: evaluate takes nothing but RUN and --quiet")
+            commands.evaluate(command.run, quiet=command.quiet)
+        case Watch():
+            commands.watch(command.run, command.out, command.size, command.episode)
+        case Embed():
+            raise ValueError(f"{command.run} is a run on control: there are features of images and sentences alone")
+
+
+def _text(command: Any) -> None:
     from debiased_contrastive.commands import text as commands
     from debiased_contrastive.training.memory import keep_freed_memory
 
@@ -317,6 +381,10 @@ def _text(command: Demo | Train | Resume | Evaluate | Embed) -> None:
                     f"{command.run} is a run on text: give --tasks and --task-data, nothing for images"
                 )
             commands.evaluate(command.run, command.tasks, command.task_data, quiet=command.quiet)
+        case Watch():
+            raise ValueError(
+                f"{command.run} is a run on text: there is an agent to watch in a run on control alone"
+            )
         case Embed():
             if command.sentences is None:
                 raise ValueError(f"{command.run} is a run on text: give --sentences FILE")
@@ -345,6 +413,10 @@ def _images(command: Any) -> None:
                 raise ValueError(f"{command.run} must be a run on text for --tasks and --task-data; it is not")
             roots = {"root": command.data_root, "test_root": command.test_root}
             commands.evaluate(command.run, roots, official=command.official, quiet=command.quiet)
+        case Watch():
+            raise ValueError(
+                f"{command.run} is a run on images: there is an agent to watch in a run on control alone"
+            )
         case Embed():
             if command.images is None:
                 raise ValueError(f"{command.run} is a run on images: give --images DIR")

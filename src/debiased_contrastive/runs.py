@@ -15,7 +15,7 @@ from typing import Any
 from debiased_contrastive.files import write_atomically
 
 SETTINGS, ENVIRONMENT, METRICS = "settings.json", "environment.json", "metrics.jsonl"
-EVALUATION, TSNE, ENCODER = "evaluation.json", "tsne.json", "encoder.json"
+EVALUATION, TSNE, STRIP, ENCODER = "evaluation.json", "tsne.json", "strip.png", "encoder.json"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, Any]:
-    names = ("debiased-contrastive", "torch", "numpy", "pillow")
+    names = ("debiased-contrastive", "torch", "numpy", "pillow", "dm-control", "mujoco")
     return {
         "command": sys.argv,
         "python": platform.python_version(),

@@ -73,7 +73,7 @@ def test_it_goes_on_as_it_was() -> None:
     for capacity in (50, 12):
         replay, _ = filled(capacity, [9, 5])
         again = Replay(capacity, (3, 6, 6), 2)
-        again.load_state_dict(replay.state_dict())
+        again.put_rows(replay.count, replay.rows(0))
         for one in (replay, again):
             one.add(torch.ones(2), 99.0, 0.0, frame(77))
         first, second = (one.draw(50, 4, 1, torch.Generator().manual_seed(1)) for one in (replay, again))
@@ -81,7 +81,19 @@ def test_it_goes_on_as_it_was() -> None:
         assert torch.equal(first.discounts, second.discounts)
         assert first.discounts.min() == 0
     with pytest.raises(ValueError, match="must have the sizes that it was saved with; frames has"):
-        Replay(12, (3, 5, 5), 2).load_state_dict(replay.state_dict())
+        Replay(12, (3, 5, 5), 2).put_rows(replay.count, replay.rows(0))
+
+
+def test_what_is_seen_and_done_now() -> None:
+    replay, _ = filled(50, [9, 4])
+    # Frames 10 to 14 are those of the second episode.
+    assert torch.equal(replay.newest(), torch.cat([frame(number) for number in (12, 13, 14)]).byte())
+    assert replay.done()[:, 0].tolist() == [11, 12, 13, 14]
+    replay.begin(frame(15))
+    assert torch.equal(replay.newest(), torch.cat([frame(15)] * 3).byte())
+    assert len(replay.done()) == 0
+    replay, _ = filled(8, [9, 6])
+    assert replay.done()[:, 0].tolist() == [11, 12, 13, 14, 15, 16], "across the end of the ring"
 
 
 def test_nonsense_is_refused() -> None:

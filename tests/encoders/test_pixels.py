@@ -13,6 +13,8 @@ def test_the_sizes_are_those_of_the_protocol() -> None:
     features = convolutions(frames)
     assert features.shape == (2, convolutions.feature_dim)
     assert head(convolutions, 50)(features).shape == (2, 50)
+    # 20, 9, 4, 2
+    assert Convolutions(9, 20, filters=8, layers=3, strided=2).feature_dim == 8 * 2 * 2
     # Pixels go in as shares of 255.
     torch.testing.assert_close(convolutions(frames), convolutions(frames.float()))
 
@@ -32,5 +34,5 @@ def test_weights_begin_orthogonal_and_in_the_centre() -> None:
 
 
 def test_frames_that_are_too_small_are_refused() -> None:
-    with pytest.raises(ValueError, match="frames must be large enough for 4 layers of 3 x 3 filters; got 14"):
+    with pytest.raises(ValueError, match="for 4 layers of 3 x 3 filters, 1 of them with stride 2; got 14"):
         Convolutions(9, 14)

@@ -1,17 +1,26 @@
 """Which update moves which network, by how much, and that the whole learns."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.methods.agent import Agent, AgentSettings
+from debiased_contrastive.methods.curl import Contrast
 
 SMALL = {"filters": 4, "layers": 2, "feature_dim": 8, "hidden_dim": 32}
 
 
-def agent_of(**settings: object) -> Agent:
+def agent_of(tau_plus: float | None = 0.0, learning_rate: float = 1e-3, **settings: Any) -> Agent:
     torch.manual_seed(0)
-    return Agent(3, 12, 2, AgentSettings(**{**SMALL, **settings}))  # type: ignore[arg-type]
+    contrast = None if tau_plus is None else Contrast(SMALL["feature_dim"], tau_plus=tau_plus)
+    return Agent(3, 12, 2, AgentSettings(**{**SMALL, **settings}), contrast, learning_rate=learning_rate)
+
+
+def contrast_of(agent: Agent) -> Contrast:
+    assert agent.contrast is not None
+    return agent.contrast
 
 
 def batch(views: int = 2, b: int = 6) -> tuple[tuple[Tensor, ...], Tensor, Tensor, Tensor, Tensor]:
@@ -47,7 +56,11 @@ def test_every_loss_moves_its_own_networks_and_no_others() -> None:
     alpha = agent.log_alpha.item()
     assert moved(agent, PARTS, lambda: agent._update_policy(views[0])) == {"actor_head", "policy"}
     assert agent.log_alpha.item() != alpha
-    assert moved(agent, PARTS, lambda: agent._update_contrast(views[0], views[1:])) == {"eyes", "contrast"}
+    contrast = contrast_of(agent)
+    assert moved(agent, PARTS, lambda: agent._update_contrast(contrast, views[0], views[1:])) == {
+        "eyes",
+        "contrast",
+    }
     assert moved(agent, PARTS, agent._follow) == {"slow_eyes", "slow_critics"}
 
 
@@ -70,17 +83,20 @@ def test_the_policy_and_what_is_slow_move_every_other_time() -> None:
 
 
 def test_without_a_contrast_there_is_none() -> None:
-    agent, given = agent_of(contrast=False), batch(views=1)
-    assert "contrast" not in moved(agent, PARTS, lambda: agent.update(2, *given))
+    agent, given = agent_of(tau_plus=None), batch(views=1)
+    parts = [part for part in PARTS if part != "contrast"]
+    assert moved(agent, parts, lambda: agent.update(2, *given)) == set(parts)
     assert "contrast_loss" not in agent.update(2, *given)
+    assert set(agent.optimisers) == {"critic", "actor", "alpha"}
 
 
 @pytest.mark.parametrize("num_positives", [1, 2])
 def test_further_crops_are_positives_of_the_correction(num_positives: int) -> None:
-    agent, given = agent_of(num_positives=num_positives, tau_plus=0.1), batch(views=3)
+    agent, given = agent_of(tau_plus=0.1), batch(views=1 + num_positives)
     found = agent.update(1, *given)
-    assert agent.contrast.seen is not None
-    assert float(torch.as_tensor(agent.contrast.seen.num_positives).float().mean()) == num_positives
+    seen = contrast_of(agent).seen
+    assert seen is not None
+    assert float(torch.as_tensor(seen.num_positives).float().mean()) == num_positives
     assert 0 <= found["floored"] <= 1
 
 
@@ -89,7 +105,7 @@ def test_two_steps_on_the_encoder_are_the_released_codes() -> None:
     for steps in (1, 2):
         agent, given = agent_of(encoder_steps=steps), batch()
         before = weights(agent.eyes)
-        agent._update_contrast(given[0][0], given[0][1:])
+        agent._update_contrast(contrast_of(agent), given[0][0], given[0][1:])
         lengths.append(sum(float((new - old).norm()) for old, new in zip(before, weights(agent.eyes), strict=True)))
     assert lengths[1] == pytest.approx(2 * lengths[0], rel=0.05)
 
@@ -106,7 +122,7 @@ def test_actions_are_repeatable_or_drawn() -> None:
 
 def test_it_learns_which_action_pays() -> None:
     """One-step tasks, their reward highest for the action that the brightness of the frame tells."""
-    agent = agent_of(learning_rate=3e-3, alpha=0.02, contrast=False)
+    agent = agent_of(tau_plus=None, learning_rate=3e-3, alpha=0.02)
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     for step in range(300):

@@ -65,7 +65,7 @@ def test_damage_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
         "tsne.json must hold one finite point and one label per sample",
         "settings.json is not JSON",
         "absent/settings.json is missing",
-        "2 runs had no such accuracy yet",
+        "2 runs had no such number yet",
     ):
         assert words in text, words
 

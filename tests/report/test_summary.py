@@ -78,7 +78,7 @@ def test_an_end_of_the_gap_may_be_missing(tmp_path: Path) -> None:
 
 def test_runs_that_were_not_evaluated(tmp_path: Path) -> None:
     _, found = words([write_run(tmp_path / "run", settings("biased"))])
-    assert found == "No run has been evaluated yet, so there are no accuracies."
+    assert found == "No run has been evaluated yet, so there is nothing to compare."
 
 
 def test_many_rows_get_one_sentence(tmp_path: Path) -> None:

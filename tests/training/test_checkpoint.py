@@ -8,7 +8,7 @@ import torch
 from debiased_contrastive.training.checkpoint import (
     checkpoints,
     latest_checkpoint,
-    load_checkpoint,
+    load_whole,
     save_checkpoint,
 )
 from debiased_contrastive.training.order import generator_of, indices_of, steps_per_epoch
@@ -36,7 +36,7 @@ def test_a_damaged_one_is_refused_and_the_one_before_it_used(tmp_path: Path, dam
         content[len(content) // 2] ^= 1
     last.write_bytes({"cut": bytes(content[:-7]), "altered": bytes(content), "empty": b""}[damage])
     with pytest.raises(ValueError, match=r"checkpoint-2.pt is damaged"):
-        load_checkpoint(last)
+        load_whole(last)
     state, refused = latest_checkpoint(tmp_path)
     assert state is not None
     assert state["step"] == 1
@@ -50,7 +50,7 @@ def test_a_checkpoint_runs_nothing(tmp_path: Path) -> None:
 
     path = save_checkpoint(tmp_path, 1, {"bad": Foreign()})
     with pytest.raises(Exception, match=r"(?i)weights"):
-        load_checkpoint(path)
+        load_whole(path)
     assert not (tmp_path / "ran").exists()
 
 

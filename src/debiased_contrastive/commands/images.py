@@ -14,6 +14,7 @@ from debiased_contrastive.commands.training import check_tensorboard, train_to_t
 from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
 from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.demo import demo_runs
@@ -128,6 +129,8 @@ def presets() -> None:
         ])  # fmt: skip
     for name, text in TEXT_PRESETS.items():
         lines.append([name, text.what, "?", str(text.settings.training.epochs), "depends on the text", "?"])
+    for name, control in CONTROL_PRESETS.items():
+        lines.append([name, control.what, f"{control.settings.training.frames:,}", "-", "depends on the task", "?"])
     table("Presets", ["name", "what", "samples", "epochs", "operations", "on a GPU"], lines)
     print(
         f"operations: encoder, forward and backward; on a GPU: at {SUSTAINED / 1e12:.0f} TFLOP/s sustained. "

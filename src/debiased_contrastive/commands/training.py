@@ -3,16 +3,36 @@
 import time
 from collections.abc import Generator
 from importlib.util import find_spec
+from typing import Protocol
 
 from lightning_fabric import Fabric
 
-from debiased_contrastive.experiments.course import Update
 from debiased_contrastive.runs import Run
 from debiased_contrastive.terminal import polite_stop, progress, say
 
 
+class Step(Protocol):
+    """Where a training stands."""
+
+    @property
+    def step(self) -> int:
+        """How many are done."""
+
+    @property
+    def steps(self) -> int:
+        """How many there will be."""
+
+    @property
+    def samples(self) -> int:
+        """Of one step, of whatever speed is counted in."""
+
+    @property
+    def said(self) -> str:
+        """What else is worth knowing."""
+
+
 def train_to_the_end(
-    updates: Generator[Update, None, None], run: Run, fabric: Fabric, what: str, unit: str, *, quiet: bool
+    updates: Generator[Step, None, None], run: Run, fabric: Fabric, what: str, unit: str, *, quiet: bool
 ) -> None:
     """Follow a training with a bar; Ctrl-C ends it between two steps, and nothing is lost."""
     if run.is_finished:
@@ -29,7 +49,7 @@ def train_to_the_end(
             seen += update.samples
             if fabric.is_global_zero:
                 speed = seen / (time.perf_counter() - start)
-                bar.at(update.step, update.steps, f"{speed:,.0f} {unit}/s, loss {float(update.loss):.3f}")
+                bar.at(update.step, update.steps, ", ".join(filter(None, (f"{speed:,.0f} {unit}/s", update.said))))
             if stop.asked and update.step < update.steps:
                 # Between two steps: closing writes a checkpoint.
                 updates.close()

@@ -1,6 +1,7 @@
 """What an agent saw and did, each frame kept once; stacks and crops of them are made when they are drawn."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
@@ -77,23 +78,33 @@ class Replay:
             self._cropped(following, crop, generator),
         )
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything, of the frames only as many as there are."""
-        used = min(self.count, self.capacity)
-        return {name: getattr(self, name)[:used] for name in _TENSORS} | {"count": self.count}
+    def newest(self) -> Tensor:
+        """(stack * channels, height, width) what is seen now."""
+        newest = torch.tensor([(self.count - 1) % self.capacity])
+        return self.frames[self._stacks(newest).squeeze(0)].flatten(0, 1)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """What `state_dict` gave, into a replay of the same sizes."""
-        used = min(int(state["count"]), self.capacity)
+    def done(self) -> Tensor:
+        """(n, a) the actions of the newest episode."""
+        newest = self.count - 1
+        age = int(self.age[newest % self.capacity])
+        return self.actions[torch.arange(newest - age, newest) % self.capacity]
+
+    def rows(self, start: int) -> dict[str, Tensor]:
+        """What is kept of the frames from that one on, counted from the first ever."""
+        places = torch.arange(max(start, self.count - self.capacity), self.count) % self.capacity
+        return {name: getattr(self, name)[places] for name in _TENSORS}
+
+    def put_rows(self, end: int, rows: Mapping[str, Tensor]) -> None:
+        """Put back what `rows` gave when there were `end` frames."""
         for name in _TENSORS:
-            kept, given = getattr(self, name), state[name]
-            if given.shape[1:] != kept.shape[1:] or len(given) != used:
+            kept, given = getattr(self, name), rows[name]
+            if given.shape[1:] != kept.shape[1:] or len(given) > self.capacity:
                 raise ValueError(
                     f"a replay must have the sizes that it was saved with; {name} has {tuple(kept.shape)}, saved "
                     f"are {tuple(given.shape)}: use the settings of the run"
                 )
-            kept[:used] = given
-        self.count = int(state["count"])
+            kept[torch.arange(end - len(given), end) % self.capacity] = given
+        self.count = end
 
     def _put(self, frame: Tensor, age: int) -> None:
         place = self.count % self.capacity

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -9,14 +10,19 @@ KERNEL = 3
 
 
 class Convolutions(nn.Module):
-    """Filters of 3 x 3, the first layer with a stride of 2; actor and critic share them."""
+    """Filters of 3 x 3, the first layers with a stride of 2; actor and critic share them."""
 
-    def __init__(self, channels: int, size: int, filters: int = 32, layers: int = 4) -> None:
+    def __init__(self, channels: int, size: int, filters: int = 32, layers: int = 4, strided: int = 1) -> None:
         super().__init__()
-        width = (size - KERNEL) // 2 + 1 - (layers - 1) * (KERNEL - 1)
-        if layers < 1 or width < 1:
-            raise ValueError(f"frames must be large enough for {layers} layers of 3 x 3 filters; got {size} pixels")
-        strides = [2] + [1] * (layers - 1)
+        strides = [2] * strided + [1] * (layers - strided)
+        width = size
+        for stride in strides:
+            width = (width - KERNEL) // stride + 1
+        if layers < 1 or not 0 <= strided <= layers or width < 1:
+            raise ValueError(
+                f"frames must be large enough for {layers} layers of 3 x 3 filters, {strided} of them with stride "
+                f"2; got {size} pixels"
+            )
         widths = [channels] + [filters] * layers
         self.layers = nn.ModuleList(
             nn.Conv2d(before, after, KERNEL, stride)
@@ -24,6 +30,8 @@ class Convolutions(nn.Module):
         )
         self.feature_dim = filters * width**2
         self.apply(orthogonal_)
+        # So few channels go one and a half times as fast on CPUs this way.
+        self.layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, frames: Tensor) -> Tensor:
         """(b, feature_dim) of frames (b, channels, size, size) uint8."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +30,11 @@ class Update:
     samples: int
     """In a step, over all processes."""
     loss: Tensor
+
+    @property
+    def said(self) -> str:
+        """For a bar."""
+        return f"loss {float(self.loss):.3f}"
 
 
 @dataclass(frozen=True)
@@ -124,16 +130,9 @@ def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -
 
 def _restored(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.optim.Optimizer) -> int:
     """The step that the newest whole checkpoint stands at, after putting it back; 0 without any."""
-    state, refused = latest_checkpoint(run.folder)
-    for path in refused:
-        fabric.print(f"{path} is damaged and was passed over")
-    if state is None and refused:
-        raise ValueError(f"no checkpoint in {run.folder} is whole: restore one from a copy, or start a new run")
+    state, refused = newest_state(run, method, fabric.print)
     start = 0 if state is None else int(state["step"])
     if state is not None:
-        difference = state_difference(method.state_dict(), state["module"])
-        if difference:
-            raise ValueError(f"the checkpoint in {run.folder} is of other settings; {difference}: start a new run")
         restore_(state, fabric, method, optimiser)
     if fabric.broadcast(start) != start:
         raise ValueError(
@@ -145,6 +144,21 @@ def _restored(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.opti
             path.unlink()
     fabric.barrier()
     return start
+
+
+def newest_state(
+    run: Run, module: nn.Module, tell: Callable[[str], None]
+) -> tuple[dict[str, Any] | None, list[Path]]:
+    """The newest whole checkpoint, which must be of such a module, None without any; and damaged newer files."""
+    state, refused = latest_checkpoint(run.folder)
+    for path in refused:
+        tell(f"{path} is damaged and was passed over")
+    if state is None and refused:
+        raise ValueError(f"no checkpoint in {run.folder} is whole: restore one from a copy, or start a new run")
+    difference = "" if state is None else state_difference(module.state_dict(), state["module"])
+    if difference:
+        raise ValueError(f"the checkpoint in {run.folder} is of other settings; {difference}: start a new run")
+    return state, refused
 
 
 def _save(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:

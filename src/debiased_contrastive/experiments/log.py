@@ -1,7 +1,8 @@
 """What a training writes down on its way: one line of metrics every few steps."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from lightning_fabric import Fabric
@@ -9,6 +10,22 @@ from torch import Tensor
 
 from debiased_contrastive.experiments.settings import Training
 from debiased_contrastive.runs import Run
+
+
+class Board:
+    """Curves for TensorBoard; steps after `start` are forgotten."""
+
+    def __init__(self, folder: Path, start: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> None:
+        """Add those values that are numbers."""
+        for name, value in values.items():
+            if isinstance(value, int | float):
+                self.writer.add_scalar(name, value, step)
+        self.writer.flush()
 
 
 class Log:
@@ -30,11 +47,7 @@ class Log:
         """Epoch: its steps; unit: what a batch consists of; measured: more values; also: further steps to log."""
         self.run, self.fabric, self.training, self.epoch, self.unit = run, fabric, training, epoch, unit
         self.measured, self.also = measured, also
-        self.writer: Any = None
-        if tensorboard and fabric.is_global_zero:
-            from torch.utils.tensorboard import SummaryWriter
-
-            self.writer = SummaryWriter(str(run.folder / "tensorboard"), purge_step=start + 1)
+        self.board = Board(run.folder, start) if tensorboard and fabric.is_global_zero else None
         self.seen, self.time = 0, time.perf_counter()
 
     def after(self, step: int, loss: Tensor, rate: float) -> None:
@@ -51,9 +64,6 @@ class Log:
         }
         if self.fabric.is_global_zero:
             self.run.log(step, values)
-            if self.writer is not None:
-                for name, value in values.items():
-                    if value is not None:
-                        self.writer.add_scalar(name, value, step)
-                self.writer.flush()
+            if self.board is not None:
+                self.board.write(step, values)
         self.seen, self.time = 0, time.perf_counter()

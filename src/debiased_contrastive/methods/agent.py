@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from debiased_contrastive.encoders.momentum import momentum_copy, momentum_update_
 from debiased_contrastive.encoders.pixels import Convolutions, head
 from debiased_contrastive.methods.curl import Contrast
-from debiased_contrastive.methods.floors import RawFloor
 from debiased_contrastive.methods.sac import Critics, Policy, actor_loss, alpha_loss, critic_loss, target
 
 
@@ -19,11 +18,11 @@ class AgentSettings:
 
     filters: int = 32
     layers: int = 4
+    strided: int = 1
+    """The first so many layers have a stride of 2."""
     feature_dim: int = 50
     hidden_dim: int = 1024
     gamma: float = 0.99
-    learning_rate: float = 1e-3
-    """Of actor, critics, encoder and contrast."""
     alpha: float = 0.1
     """The weight of entropy at the start."""
     alpha_learning_rate: float = 1e-4
@@ -32,19 +31,21 @@ class AgentSettings:
     encoder_rate: float = 0.05
     every: int = 2
     """Updates of the critics between two of the policy and of what is slow."""
-    contrast: bool = True
-    tau_plus: float = 0.0
-    """0 is the biased loss."""
-    num_positives: int = 1
-    floor: RawFloor = "zero"
     encoder_steps: int = 1
     """Steps of an optimiser on the encoder in one update of the contrast; the released code takes 2."""
 
     def __post_init__(self) -> None:
-        if self.num_positives < 1 or self.every < 1 or self.encoder_steps not in (1, 2):
+        sizes = (self.filters, self.layers, self.feature_dim, self.hidden_dim, self.every)
+        if min(sizes) < 1 or self.encoder_steps not in (1, 2):
             raise ValueError(
-                "num_positives and every must be at least 1, encoder_steps 1 or 2; got "
-                f"{self.num_positives}, {self.every} and {self.encoder_steps}"
+                "filters, layers, feature_dim, hidden_dim and every must be at least 1, encoder_steps 1 or 2; got "
+                f"{', '.join(map(str, sizes))} and {self.encoder_steps}"
+            )
+        shares = (self.gamma, self.critic_rate, self.encoder_rate)
+        if not all(0 <= share <= 1 for share in shares) or not self.alpha > 0 or not self.alpha_learning_rate > 0:
+            raise ValueError(
+                "gamma, critic_rate and encoder_rate must lie in [0, 1], alpha and its rate be positive; got "
+                f"{', '.join(map(str, shares))}, {self.alpha} and {self.alpha_learning_rate}"
             )
 
 
@@ -68,16 +69,26 @@ class Agent(nn.Module):
     Critics and contrast train the convolutions; the policy sees through them with a head of its own and does not.
     """
 
-    def __init__(self, channels: int, size: int, action_dim: int, settings: AgentSettings) -> None:
+    def __init__(
+        self,
+        channels: int,
+        size: int,
+        action_dim: int,
+        settings: AgentSettings,
+        contrast: Contrast | None,
+        *,
+        learning_rate: float = 1e-3,
+    ) -> None:
+        """Of frames of that many channels and pixels a side; learning_rate: of all but the weight of entropy."""
         super().__init__()
-        self.settings = settings
+        self.settings, self.learning_rate = settings, learning_rate
         self.target_entropy = -float(action_dim)
         dim, hidden = settings.feature_dim, settings.hidden_dim
-        self.eyes = Eyes(Convolutions(channels, size, settings.filters, settings.layers), dim)
+        self.eyes = Eyes(Convolutions(channels, size, settings.filters, settings.layers, settings.strided), dim)
         self.actor_head = head(self.eyes.convolutions, dim)
         self.policy = Policy(dim, action_dim, hidden)
         self.critics = Critics(dim, action_dim, hidden)
-        self.contrast = Contrast(dim, tau_plus=settings.tau_plus, floor=settings.floor)
+        self.contrast = contrast
         self.slow_eyes, self.slow_critics = momentum_copy(self.eyes), momentum_copy(self.critics)
         self.log_alpha = nn.Parameter(torch.tensor(settings.alpha).log())
         self.optimisers = self._optimisers()
@@ -85,22 +96,24 @@ class Agent(nn.Module):
     def _optimisers(self) -> dict[str, torch.optim.Adam]:
         def adam(*modules: nn.Module) -> torch.optim.Adam:
             weights = [weight for module in modules for weight in module.parameters()]
-            return torch.optim.Adam(weights, self.settings.learning_rate, fused=True)
+            return torch.optim.Adam(weights, self.learning_rate, fused=True)
 
-        return {
+        made = {
             "critic": adam(self.eyes, self.critics),
             "actor": adam(self.actor_head, self.policy),
             "alpha": torch.optim.Adam([self.log_alpha], self.settings.alpha_learning_rate, betas=(0.5, 0.999)),
-            "encoder": adam(self.eyes),
-            "contrast": adam(self.contrast, *([self.eyes] if self.settings.encoder_steps == 2 else [])),
         }
+        if self.contrast is not None:
+            made["encoder"] = adam(self.eyes)
+            made["contrast"] = adam(self.contrast, *([self.eyes] if self.settings.encoder_steps == 2 else []))
+        return made
 
     @torch.no_grad()
     def act(self, frames: Tensor, *, explore: bool) -> Tensor:
-        """(a,) what to do at one stack of frames (c, s, s): the most likely, or drawn."""
-        features = self._seen_by_actor(frames.unsqueeze(0))
+        """(a,) what to do at one stack of frames (c, s, s), on the CPU: the most likely, or drawn."""
+        features = self._seen_by_actor(frames.unsqueeze(0).to(self.log_alpha.device))
         action = self.policy.drawn(features)[0] if explore else self.policy(features)[0].tanh()
-        return action.squeeze(0)
+        return action.squeeze(0).cpu()
 
     def update(
         self,
@@ -113,14 +126,14 @@ class Agent(nn.Module):
     ) -> dict[str, float]:
         """Learn from transitions; what was measured on the way.
 
-        views: crops of what was seen, the first for the agent and the query, the others for the keys.
+        views: crops of what was seen, the first for the agent and the queries, the others for keys.
         """
         found = self._update_critics(views[0], actions, rewards, discounts, following)
         if step % self.settings.every == 0:
             found |= self._update_policy(views[0])
             self._follow()
-        if self.settings.contrast:
-            found |= self._update_contrast(views[0], views[1 : 1 + self.settings.num_positives])
+        if self.contrast is not None:
+            found |= self._update_contrast(self.contrast, views[0], views[1:])
         return found
 
     def _update_critics(
@@ -136,20 +149,21 @@ class Agent(nn.Module):
 
     def _update_policy(self, seen: Tensor) -> dict[str, float]:
         with torch.no_grad():
-            features = self.eyes(seen)
-        action, log_density = self.policy.drawn(self._seen_by_actor(seen))
+            shared = self.eyes.convolutions(seen)
+            features = self.eyes.head(shared)
+        action, log_density = self.policy.drawn(self.actor_head(shared))
         loss = actor_loss(self.critics(features, action), log_density, self.log_alpha.exp())
         self._step(loss, "actor")
         self._step(alpha_loss(self.log_alpha, log_density, self.target_entropy), "alpha")
         alpha, entropy = self.log_alpha.exp().item(), -log_density.mean().item()
         return {"actor_loss": loss.item(), "entropy": entropy, "alpha": alpha}
 
-    def _update_contrast(self, seen: Tensor, others: Iterable[Tensor]) -> dict[str, float]:
+    def _update_contrast(self, contrast: Contrast, seen: Tensor, others: Iterable[Tensor]) -> dict[str, float]:
         with torch.no_grad():
             keys = torch.stack([self.slow_eyes(other) for other in others])
-        loss = self.contrast(self.eyes(seen), keys)
+        loss = contrast(self.eyes(seen), keys)
         self._step(loss, "encoder", "contrast")
-        floored, tau_cap = self.contrast.floored, self.contrast.tau_cap
+        floored, tau_cap = contrast.floored, contrast.tau_cap
         return {"contrast_loss": loss.item(), "floored": floored, "tau_cap_median": tau_cap}
 
     def _step(self, loss: Tensor, *names: str) -> None:

@@ -11,7 +11,9 @@ from debiased_contrastive.report.plot import curve_plot
 from debiased_contrastive.report.table import Row
 
 PLOTS = (
+    ("return", "Return", False, "What an episode gains when the agent does what it thinks best."),
     ("loss", "Loss", False, "Levels of different objectives do not compare; courses do."),
+    ("contrast_loss", "Contrastive loss", False, "Levels of different objectives do not compare; courses do."),
     ("knn", "kNN accuracy", True, "Accuracy of nearest neighbours while training."),
     ("floored", "Floored anchors", True, "Share of anchors whose estimate fell below its floor."),
 )

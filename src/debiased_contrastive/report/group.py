@@ -9,7 +9,7 @@ from debiased_contrastive.report.label import labels
 from debiased_contrastive.report.record import Record
 from debiased_contrastive.report.setting import comparable_settings
 
-ORDER = ("biased", "debiased", "unbiased")
+ORDER = ("none", "biased", "debiased", "unbiased")
 CHOICES = ("kind", "tau_plus", "auto", "num_positives", "known_labels", "on_floor", "floor", "beta")
 """Settings of the objective that rows of one comparison may differ in."""
 
@@ -49,7 +49,7 @@ class Group:
 
 
 def grouped(records: Iterable[Record]) -> tuple[Group, ...]:
-    """Groups of equal settings: comparable ones together, biased first, then debiased, then unbiased."""
+    """Groups of equal settings: comparable ones together, in the order of their kinds."""
     by_settings: dict[str, list[Record]] = {}
     for record in records:
         by_settings.setdefault(json.dumps(comparable_settings(record.settings), sort_keys=True), []).append(record)

@@ -6,7 +6,7 @@ from typing import Any
 from debiased_contrastive.report.setting import differing_keys, flat_settings, plain
 
 FIRST = (
-    "data.name", "objective.temperature", "objective.beta", "objective.negatives", "objective.on_floor",
+    "data.name", "task", "objective.temperature", "objective.beta", "objective.negatives", "objective.on_floor",
     "training.batch", "training.epochs", "encoder.name", "towers.name", "text.path", "objective.floor",
     "objective.tau_plus", "objective.num_positives",
 )  # fmt: skip
@@ -14,6 +14,7 @@ FIRST = (
 
 WORDS = {
     "data.name": "{}",
+    "task": "{}",
     "encoder.name": "encoder {}",
     "objective.beta": "β = {}",
     "objective.negatives": "negatives from the {}",
@@ -54,6 +55,8 @@ def _objective(settings: Mapping[str, Any]) -> str:
     kind = str(objective["kind"])
     if kind == "unbiased":
         return "unbiased (all labels)"
+    if kind == "none":
+        return "without contrast"
     if kind != "debiased":
         return kind
     parts = [kind, f"τ⁺ = {plain(objective.get('tau_plus'))}"]
@@ -87,7 +90,7 @@ def _rank(key: str) -> tuple[int, str]:
 def _word(key: str, settings: Mapping[str, Any]) -> str:
     if key not in settings:
         # Of another kind of data: what it has instead tells it apart.
-        return "" if key in ("data.name", "towers.name", "text.path") else f", {key} not set"
+        return "" if key in ("data.name", "task", "towers.name", "text.path") else f", {key} not set"
     if key in SILENT and settings[key] == SILENT[key]:
         return ""
     value = plain(settings[key])

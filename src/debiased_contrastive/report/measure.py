@@ -19,6 +19,11 @@ class Metric:
     percent: bool = True
     decimals: int = 1
 
+    @property
+    def scale(self) -> float:
+        """From the number to what is shown."""
+        return 100.0 if self.percent else 1.0
+
 
 TASKS = {
     "MR": "reviews of films, good or bad",
@@ -31,7 +36,10 @@ TASKS = {
 }
 LINEAR = Metric("linear_top1", "Linear top-1", "test accuracy of a linear classifier on frozen features")
 SIX_TASKS = Metric("six_tasks", "Six tasks", "mean of the accuracies on the six sentence tasks")
-ACCURACIES = (
+RETURN = Metric(
+    "return", "Return", "what an episode gains when the agent does what it thinks best, 1,000 at most", False, 0
+)
+MAIN_RESULTS = (
     LINEAR,
     Metric("linear_top5", "Linear top-5", "the class is among its five likeliest"),
     Metric("official_last_top1", "Official top-1", "probe of the released code, after its last epoch"),
@@ -40,21 +48,22 @@ ACCURACIES = (
     Metric("mean_classifier", "Mean classifier", "the nearest class mean, as in Lemma 4"),
     SIX_TASKS,
     *(Metric(name, name, TASKS[name]) for name in SENTENCE_TASKS),
+    RETURN,
 )
-MAINS = (LINEAR, SIX_TASKS, *(metric for metric in ACCURACIES if metric.key in TASKS))
-"""The accuracies that costs and gaps are counted in: the first of them that any run of a comparison has."""
+MAINS = (LINEAR, SIX_TASKS, *(metric for metric in MAIN_RESULTS if metric.key in TASKS), RETURN)
+"""What costs and gaps are counted in: the first of them that any run of a comparison has."""
 EMBEDDINGS = (
     Metric("alignment", "Alignment", "mean squared distance of two views; lower is closer", False, 3),
     Metric("uniformity", "Uniformity", "log mean Gaussian potential of pairs; lower is more even", False, 3),
     Metric("within", "Cosine within", "mean cosine of pairs of one class", False, 3),
     Metric("between", "Cosine between", "mean cosine of pairs of two classes", False, 3),
-    Metric("floored", "Floored", "share of anchors whose estimate was below its floor in the last epoch"),
+    Metric("floored", "Floored", "share of anchors whose estimate was below its floor in the last epoch, or line"),
     Metric("tau_cap_low", "Safe τ⁺", "the τ⁺ that would leave 95 % of the anchors off the floor", False, 3),
     Metric("false_negative_rate", "False negatives", "share of the negatives that had the anchor's own class"),
 )
 
 
-SPEEDS = {"images_per_second": "Images", "sentences_per_second": "Sentences"}
+SPEEDS = {"images_per_second": "Images", "sentences_per_second": "Sentences", "frames_per_second": "Frames"}
 """What is counted by which key of the metrics."""
 
 
@@ -73,9 +82,17 @@ def values(record: Record) -> dict[str, float]:
         **{key: _late(record.metrics, key) for key in ("floored", "tau_cap_low")},
         "false_negative_rate": _mean(record.metrics, "false_negative_rate"),
         **_tasks(evaluation.get("tasks")),
+        RETURN.key: _return(record),
         **{key: _middle(record.metrics, key) for key in SPEEDS},
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _return(record: Record) -> float | None:
+    """Of the evaluation, or of the last one on the way."""
+    found = _entry(record.evaluation.get("return"), "mean")
+    logged = _logged(record.metrics, "return")
+    return found if found is not None or not logged else logged[-1]
 
 
 def _tasks(tasks: object) -> dict[str, float | None]:

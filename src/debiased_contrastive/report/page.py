@@ -12,6 +12,7 @@ from debiased_contrastive.report.palette import strokes
 from debiased_contrastive.report.plane import plane
 from debiased_contrastive.report.record import read_records
 from debiased_contrastive.report.result import embeddings, results
+from debiased_contrastive.report.strip import strips
 from debiased_contrastive.report.summary import summary
 from debiased_contrastive.report.table import summarised
 from debiased_contrastive.runs import Run
@@ -33,6 +34,7 @@ def page(runs: Sequence[Run], *, title: str) -> str:
         embeddings(rows, looks),
         course(rows, looks),
         plane(rows),
+        strips(rows),
         origin(rows, left_out),
     )
     return document(title, what, found, "\n".join(filter(None, parts)))

@@ -20,21 +20,22 @@ MOST_MARKS = 4000
 """A picture of more points is smaller as pixels than as shapes."""
 
 
-def interval_plot(rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, bool]:
-    """Accuracy of each row: seeds as ticks, mean with its 95 % interval; and whether the paper's are in it."""
+def interval_plot(name: str, rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, bool]:
+    """Numbers of one unit: seeds as ticks, mean with its 95 % interval; and whether the paper's are in it."""
     published = _near(rows)
     with own_style():
         ax = axes(WIDTH, 0.5 + 0.46 * len(rows))
         for place, (row, stroke) in enumerate(zip(rows, strokes, strict=True)):
             low, mean, high = _ends(row)
             if low < high:
-                seeds = [100 * one[row.main.key] for one in map(values, row.group.records) if row.main.key in one]
+                found = [one.get(row.main.key) for one in map(values, row.group.records)]
+                seeds = [row.main.scale * value for value in found if value is not None]
                 ax.plot([low, high], [place] * 2, color=stroke.colour, linewidth=2)
                 ax.plot(seeds, [place] * len(seeds), "|", color=stroke.colour, markersize=9, mew=1.1)
             ax.plot([mean], [place], "o", color=stroke.colour, markersize=7.5, mec=PAPER, mew=1.2)
             if published and row.paper is not None:
                 ax.plot([row.paper], [place], "D", mfc="none", mec=INK, markersize=5.5)
-            name = ax.annotate(
+            title = ax.annotate(
                 shorten(row.label, LONGEST, placeholder="…"),
                 (0, place),
                 (0, 7),
@@ -42,12 +43,12 @@ def interval_plot(rows: Sequence[Row], strokes: Sequence[Stroke]) -> tuple[str, 
                 textcoords="offset points",
             )
             # A name over a line must not move the axes.
-            name.set_in_layout(False)
-        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel=f"{_heading(rows)} accuracy (%)".strip())
+            title.set_in_layout(False)
+        ax.set(ylim=(len(rows) - 0.6, -0.75), yticks=[], xlabel=_heading(rows, " (%)"))
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")
         ax.margins(x=0.08)
-        return inline_svg(ax, "intervals", _spoken(rows)), published
+        return inline_svg(ax, name, _spoken(rows)), published
 
 
 def curve_plot(
@@ -94,10 +95,11 @@ def cloud_plot(cloud: Cloud, *, name: str, label: str) -> str:
 
 
 def _ends(row: Row) -> tuple[float, float, float]:
-    """The interval and its middle in percent; a single seed is all three."""
+    """The interval and its middle as they are shown; a single seed is all three."""
     mean, half_width, n = row.measures[row.main.key]
     width = half_width if n > 1 else 0.0
-    return 100 * (mean - width), 100 * mean, 100 * (mean + width)
+    low, middle, high = (row.main.scale * value for value in (mean - width, mean, mean + width))
+    return low, middle, high
 
 
 def _near(rows: Sequence[Row]) -> bool:
@@ -109,11 +111,17 @@ def _near(rows: Sequence[Row]) -> bool:
 
 
 def _spoken(rows: Sequence[Row]) -> str:
-    said = "; ".join(f"{row.label} {100 * row.measures[row.main.key].mean:.1f} %" for row in rows)
-    return f"{_heading(rows)} accuracy: {said}.".strip().capitalize()
+    unit = " %" if rows[0].main.percent else ""
+    said = "; ".join(
+        f"{row.label} {row.main.scale * row.measures[row.main.key].mean:.{row.main.decimals}f}{unit}"
+        for row in rows
+    )
+    return f"{_heading(rows)}: {said}.".capitalize()
 
 
-def _heading(rows: Sequence[Row]) -> str:
-    """Of which kind the accuracies are, where it is one kind."""
+def _heading(rows: Sequence[Row], unit: str = "") -> str:
+    """What the numbers are, and of which kind where it is one kind."""
+    if not rows[0].main.percent:
+        return rows[0].main.heading.lower()
     headings = {row.main.heading for row in rows}
-    return headings.pop().lower() if len(headings) == 1 else ""
+    return f"{headings.pop().lower() if len(headings) == 1 else ''} accuracy{unit}".strip()

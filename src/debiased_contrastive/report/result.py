@@ -5,22 +5,23 @@ from collections.abc import Sequence
 
 from debiased_contrastive.paper import SENTENCE_TASKS, SENTENCE_TAU_PLUS, SIMCLR, published_sentence_score
 from debiased_contrastive.report.markup import figure, line_key, listed, paragraph, section, table, text, words
-from debiased_contrastive.report.measure import ACCURACIES, EMBEDDINGS, Metric
+from debiased_contrastive.report.measure import EMBEDDINGS, MAIN_RESULTS, RETURN, Metric
 from debiased_contrastive.report.number import DASH, counted, decimal, share
 from debiased_contrastive.report.palette import Stroke
 from debiased_contrastive.report.plot import interval_plot
+from debiased_contrastive.report.setting import plain
 from debiased_contrastive.report.table import Row, has_unbiased
 
 
 def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
-    """Picture, table and notes of the accuracies."""
-    shown = _present(ACCURACIES, rows)
+    """Pictures, table and notes of the accuracies and returns."""
+    shown = _present(MAIN_RESULTS, rows)
     if not shown:
         return section("results", "Accuracy", paragraph("No run has been evaluated yet."))
     # Without the labels there is no gap to close.
     closed = [("Gap closed", "share of what bias costs that the row wins back")] if has_unbiased(rows) else []
     compared = any(row.paper is not None for row in rows)
-    paper = [("Paper", "published top-1 of the same objective")] if compared else []
+    paper = [("Paper", "published number of the same objective")] if compared else []
     headings = [
         ("Objective", ""),
         ("Seeds", ""),
@@ -34,18 +35,33 @@ def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
             str(row.seeds),
             *(_cell(row, metric) for metric in shown),
             *([text(DASH if row.gap_closed is None else share(row.gap_closed))] if closed else []),
-            *([text(DASH if row.paper is None else decimal(row.paper, 2))] if paper else []),
+            *([_published(row)] if paper else []),
         ]
         for row, stroke in zip(rows, strokes, strict=True)
     ]
     notes = listed(_notes(rows, shown))
+    heading, caption = results_heading(shown)
     return section(
         "results",
-        "Accuracy",
-        f'<div class="beside">{_picture(rows, strokes)}<div><h3>How to read it</h3>{notes}</div></div>',
-        table("Accuracies in percent, mean ± 95 % interval over seeds", headings, body),
+        heading,
+        f'<div class="beside">{_pictures(rows, strokes)}<div><h3>How to read it</h3>{notes}</div></div>',
+        table(caption, headings, body),
         _published_tasks(shown),
     )
+
+
+def results_heading(shown: Sequence[Metric]) -> tuple[str, str]:
+    """What these numbers are, in a word and in a line."""
+    kinds = [
+        *([("Accuracy", "Accuracies in percent")] if any(metric is not RETURN for metric in shown) else []),
+        *([("Return", "Returns")] if RETURN in shown else []),
+    ]
+    words, lines = zip(*kinds, strict=True)
+    return " and ".join(words).capitalize(), f"{', '.join(lines)}, mean ± 95 % interval over seeds"
+
+
+def _published(row: Row) -> str:
+    return text(DASH if row.paper is None else decimal(row.paper, 2 if row.main.percent else 0))
 
 
 def _published_tasks(shown: Sequence[Metric]) -> str:
@@ -101,18 +117,22 @@ def _cell(row: Row, metric: Metric) -> str:
     measure = row.measures.get(metric.key)
     if measure is None:
         return text(DASH)
-    scale = 100.0 if metric.percent else 1.0
-    mean, half_width = (decimal(scale * value, metric.decimals) for value in measure[:2])
+    mean, half_width = (decimal(metric.scale * value, metric.decimals) for value in measure[:2])
     fewer = f' <span class="few">n = {measure.n}</span>' if measure.n < row.seeds else ""
     return f'{mean} <span class="interval">± {half_width}</span>{fewer}'
 
 
-def _picture(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
+def _pictures(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
+    """One for each unit."""
     drawn = [(row, stroke) for row, stroke in zip(rows, strokes, strict=True) if row.main.key in row.measures]
-    if not drawn:
-        return ""
+    units = [[pair for pair in drawn if pair[0].main.percent is percent] for percent in (True, False)]
+    figures = [_picture(f"intervals{place}", pairs) for place, pairs in enumerate(units) if pairs]
+    return f"<div>{''.join(figures)}</div>" if len(figures) > 1 else "".join(figures)
+
+
+def _picture(name: str, drawn: Sequence[tuple[Row, Stroke]]) -> str:
     caption = "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."
-    plot, has_paper = interval_plot(*zip(*drawn, strict=True))
+    plot, has_paper = interval_plot(name, *zip(*drawn, strict=True))
     if has_paper:
         caption += " Open diamonds are the paper's numbers."
     return figure(plot, caption)
@@ -135,8 +155,21 @@ def _notes(rows: Sequence[Row], shown: Sequence[Metric]) -> list[str]:
         notes.append(f"± {DASH} means a single seed, which has no interval.")
     waiting = sum(row.seeds for row in rows) - sum(measure.n for measure in mains)
     if waiting:
-        notes.append(f"{counted(waiting, 'run')} had no such accuracy yet; means are over the others.")
-    return notes + _paper_notes(rows)
+        notes.append(f"{counted(waiting, 'run')} had no such number yet; means are over the others.")
+    return notes + _paper_notes([row for row in rows if row.main.percent]) + _return_notes(rows)
+
+
+def _return_notes(rows: Sequence[Row]) -> list[str]:
+    compared = [row for row in rows if row.main is RETURN and row.paper is not None]
+    if not compared:
+        return []
+    seen = {
+        (training.get("frames"), training.get("repeat"))
+        for row in compared
+        for training in (row.group.records[0].section("training"),)
+    }
+    here = ", ".join(f"{plain(frames)} frames, actions {plain(repeat)} times" for frames, repeat in sorted(seen))
+    return [f"Paper: Table 3, of 3 seeds; likely 800000 frames, actions 8 times, 84 pixels. Here: {here}."]
 
 
 def _paper_notes(rows: Sequence[Row]) -> list[str]:

@@ -15,6 +15,7 @@ _IMMATERIAL = {
     "training.log_every",
     "training.checkpoint_every",
     "training.knn_every",
+    "training.evaluate_every",
 }
 
 

@@ -39,7 +39,7 @@ class Row:
     gap_closed: float | None
     """Share of what bias costs that a debiased row wins back; None where that cost may be chance."""
     paper: float | None
-    """The published top-1 in percent."""
+    """The published top-1 in percent, or return."""
 
     @property
     def label(self) -> str:
@@ -127,9 +127,11 @@ def _paper(group: Group) -> float | None:
     # The published runs had no hard negatives, no queue, no labels and a constant tau_plus.
     if any(objective.get(key) for key in ("beta", "known_labels", "auto")) or objective.get("negatives") == "queue":
         return None
+    task = group.settings.get("task")
     return published(
-        str(group.records[0].section("data").get("name")),
+        str(task or group.records[0].section("data").get("name")),
         group.kind,
         tau_plus=tau_plus or 0.0,
         num_positives=objective.get("num_positives", 1),
+        measure="return" if task else "top1",
     )

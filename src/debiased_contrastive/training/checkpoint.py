@@ -15,18 +15,20 @@ _NAME = re.compile(r"checkpoint-(\d+)\.pt")
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """The file that now holds `state`; older checkpoints but one are removed.
-
-    A digest of the content stands before it, so that a file cut or altered later is noticed.
-    """
-    buffer = io.BytesIO()
-    torch.save({"step": step, **state}, buffer)
-    content = buffer.getvalue()
+    """The file that now holds `state`; older checkpoints but one are removed."""
     path = folder / f"checkpoint-{step}.pt"
-    write_atomically(path, hashlib.sha256(content).digest() + content)
+    save_whole(path, {"step": step, **state})
     for old in checkpoints(folder)[:-KEPT]:
         old.unlink()
     return path
+
+
+def save_whole(path: Path, state: dict[str, Any]) -> None:
+    """Write a state with a digest before it, so that a file cut or altered later is noticed."""
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    content = buffer.getvalue()
+    write_atomically(path, hashlib.sha256(content).digest() + content)
 
 
 def checkpoints(folder: Path) -> list[Path]:
@@ -40,13 +42,13 @@ def latest_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
     refused: list[Path] = []
     for path in reversed(checkpoints(folder)):
         if _content(path) is not None:
-            return load_checkpoint(path), refused
+            return load_whole(path), refused
         refused.append(path)
     return None, refused
 
 
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in a checkpoint, loaded without running anything that it names."""
+def load_whole(path: Path) -> dict[str, Any]:
+    """The state that `save_whole` wrote, loaded without running anything that it names."""
     content = _content(path)
     if content is None:
         raise ValueError(f"{path} is damaged: its content does not match its digest; the one before it can be used")

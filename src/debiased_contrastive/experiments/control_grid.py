@@ -1,0 +1,100 @@
+"""No contrast, the biased and the debiased one in an agent that learns from pixels (Table 3).
+
+    python -m debiased_contrastive.experiments.control_grid --task cartpole-swingup --out results/control
+
+Every run's numbers go to one file of `--out/TASK`; a run whose file is there is skipped, one that was cut off is
+resumed, so the same command, given again, finishes the grid. `--share 0/2` and `--share 1/2` split it over two
+processes.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
+from debiased_contrastive.experiments.control_settings import ControlObjective, ControlSettings, settled
+from debiased_contrastive.experiments.curl import trained_agent
+from debiased_contrastive.experiments.demo import same_run
+from debiased_contrastive.experiments.grid import fill, grid_parser, shared
+from debiased_contrastive.experiments.settings import as_json
+from debiased_contrastive.runs import Run
+from debiased_contrastive.training.memory import keep_freed_memory
+
+OBJECTIVES = {
+    "none": ControlObjective("none"),
+    "biased": ControlObjective("biased"),
+    "tau-0.1-M1": ControlObjective("debiased", tau_plus=0.1),
+    "tau-0.1-M2": ControlObjective("debiased", tau_plus=0.1, num_positives=2),
+}
+EVERY = 250
+"""Steps between two points of a course in the results; returns are all there."""
+LOGGED = (
+    "step", "frames", "episode", "training_return", "critic_loss", "actor_loss", "entropy", "alpha",
+    "contrast_loss", "floored", "tau_cap_median", "steps_per_second", "seconds", "return", "returns",
+)  # fmt: skip
+
+
+class Entry(NamedTuple):
+    """One run of the grid."""
+
+    name: str
+    settings: ControlSettings
+
+
+def grid(base: ControlSettings, seeds: int) -> Iterator[Entry]:
+    """Every run; whole seeds first, so that a part of it is already a table."""
+    for seed in range(seeds):
+        for name, objective in OBJECTIVES.items():
+            yield Entry(f"{name}-seed{seed}", replace(base, seed=seed, objective=objective))
+
+
+def result_of(entry: Entry, runs: Path) -> dict[str, Any]:
+    """Train one run of the grid, from wherever it stands."""
+    run = same_run(runs / entry.name, entry.settings)
+    for stride in trained_agent(entry.settings, run, torch.device("cpu")):
+        if stride.step % 500 == 0:
+            print(f"{entry.name} {stride.step}/{stride.steps} {stride.said}", flush=True)
+    return {
+        "settings": as_json(entry.settings),
+        "course": course(run),
+        **{key: run.environment[key] for key in ("revision", "modified", "versions")},
+    }
+
+
+def course(run: Run) -> list[dict[str, Any]]:
+    """Every so many steps what was logged there; means are of the steps since the line before in the log."""
+    return [
+        {key: _short(line[key]) for key in LOGGED if key in line}
+        for line in run.metrics()
+        if line["step"] % EVERY == 0 or "return" in line
+    ]
+
+
+def _short(value: Any) -> Any:
+    """With as many digits as mean something."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    return value
+
+
+def main() -> None:
+    """Run what is missing of the grid."""
+    parser = grid_parser(__doc__, "build/control")
+    parser.add_argument("--task", default="cartpole-swingup", help="of the DeepMind control suite")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
+    base = settled(replace(CONTROL_PRESETS["curl"].settings, task=arguments.task))
+    entries = shared(grid(base, arguments.seeds), arguments.share)
+    runs, out = arguments.runs / arguments.task, arguments.out / arguments.task
+    fill(((entry.name, partial(result_of, entry, runs)) for entry in entries), out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""CURL with any of the objectives (Section 5.3): a run directory in, a trained agent out, and what it gains."""
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from debiased_contrastive.data.control import PixelTask
+from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
+from debiased_contrastive.experiments.control_settings import Camera, ControlSettings
+from debiased_contrastive.experiments.course import newest_state
+from debiased_contrastive.experiments.log import Board
+from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, task_of
+from debiased_contrastive.experiments.settings import as_json, made_from
+from debiased_contrastive.methods.agent import Agent
+from debiased_contrastive.runs import Run, existing_run
+from debiased_contrastive.training.checkpoint import save_checkpoint
+from debiased_contrastive.training.order import seed_of
+from debiased_contrastive.training.replay_files import replay_files
+
+
+@dataclass(frozen=True)
+class Stride:
+    """Where a training stands."""
+
+    step: int
+    steps: int
+    """How many there will be."""
+    samples: int
+    """Frames of the simulation in a step."""
+    gained: float | None
+    """The return of the last evaluation, None before the first."""
+
+    @property
+    def said(self) -> str:
+        """For a bar."""
+        return "" if self.gained is None else f"return {self.gained:.0f}"
+
+
+def trained_agent(
+    settings: ControlSettings, run: Run, device: torch.device, *, tensorboard: bool = False
+) -> Generator[Stride, None, None]:
+    """Train from the newest checkpoint, or from the start; yields after every step.
+
+    Whoever stops between two steps loses nothing: closing the generator writes a checkpoint.
+    """
+    rollout, training = Rollout(settings, device), settings.training
+    _restore(run, rollout)
+    judge = task_of(settings)
+    log, gained = Log(run, rollout, Board(run.folder, rollout.step) if tensorboard else None), _last_return(run)
+    try:
+        while rollout.step < rollout.steps:
+            rollout.forward()
+            step, is_last = rollout.step, rollout.step == rollout.steps
+            start, found = time.perf_counter(), None
+            if step % training.evaluate_every == 0 or is_last:
+                found = list(returns(rollout.agent, judge, settings, "evaluation"))
+                gained = fmean(found)
+            log.after(found, time.perf_counter() - start)
+            if step % (training.checkpoint_every or training.evaluate_every) == 0 or is_last:
+                save_checkpoint(run.folder, step, rollout.save(run.folder))
+            yield Stride(step, rollout.steps, rollout.task.repeat, gained)
+    except GeneratorExit:
+        save_checkpoint(run.folder, rollout.step, rollout.save(run.folder))
+        raise
+    save_encoder(run.folder, rollout.agent, as_json(settings))
+    # It is for what is learnt later, and gigabytes.
+    for _, path in replay_files(run.folder):
+        path.unlink()
+
+
+def _restore(run: Run, rollout: Rollout) -> None:
+    state, refused = newest_state(run, rollout.agent, print)
+    if state is not None:
+        rollout.restore(run.folder, state)
+    run.forget_after(rollout.step)
+    for path in refused:
+        path.unlink()
+
+
+class Log:
+    """Lines of metrics at their steps, with the time between them."""
+
+    def __init__(self, run: Run, rollout: Rollout, board: Board | None) -> None:
+        self.run, self.rollout, self.board = run, rollout, board
+        self._begin()
+
+    def _begin(self) -> None:
+        self.step, self.frames = self.rollout.step, self.rollout.frames
+        self.rollout.seconds.clear()
+        self.time = time.perf_counter()
+
+    def after(self, returns: Sequence[float] | None, judging: float) -> None:
+        """Log if it is time to, or if there are returns, found in so many seconds, to be told."""
+        rollout = self.rollout
+        self.time += judging
+        if rollout.step % rollout.settings.training.log_every and returns is None:
+            return
+        passed = time.perf_counter() - self.time
+        values: dict[str, Any] = {
+            "frames": rollout.frames,
+            "episode": rollout.episode,
+            "training_return": rollout.last_return,
+            **rollout.means(),
+            "steps_per_second": (rollout.step - self.step) / passed,
+            "frames_per_second": (rollout.frames - self.frames) / passed,
+            "seconds": {part: round(value, 4) for part, value in rollout.seconds.items()},
+        }
+        if returns is not None:
+            values |= {"return": fmean(returns), "returns": list(returns)}
+        self.run.log(rollout.step, values)
+        if self.board is not None:
+            self.board.write(rollout.step, values)
+        self._begin()
+
+
+def _last_return(run: Run) -> float | None:
+    found = [line["return"] for line in run.metrics() if "return" in line]
+    return found[-1] if found else None
+
+
+def returns(agent: Agent, task: PixelTask, settings: ControlSettings, what: str) -> Iterator[float]:
+    """What the agent gains when it does what it thinks best, in episodes that depend on seed and name alone."""
+    for number in range(settings.training.episodes):
+        yield sum(played(agent, task, settings.camera, seed_of(settings.seed, what, number)))
+
+
+def played(agent: Agent, task: PixelTask, camera: Camera, seed: int) -> Iterator[float]:
+    """The rewards of an episode, each when it is given."""
+    task.begin(seed)
+    seen = deque([task.frame()] * camera.stack, camera.stack)
+    is_last = False
+    while not is_last:
+        step = task.step(agent.act(centre(torch.cat(list(seen)), camera.crop), explore=False))
+        is_last = step.is_last
+        seen.append(task.frame())
+        yield step.reward
+
+
+def trained(folder: Path) -> tuple[Agent, ControlSettings]:
+    """The agent of a finished run, with its settings."""
+    run = existing_run(folder)
+    if not run.is_finished:
+        raise FileNotFoundError(f"{folder} holds no trained agent: finish it with `debiased resume {folder}`")
+    settings = control_settings_from(run.settings)
+    agent = agent_of(settings, task_of(settings).action_dim)
+    load_encoder_weights(folder, agent)
+    return agent, settings
+
+
+def control_settings_from(content: dict[str, Any]) -> ControlSettings:
+    """The settings that `as_json` wrote."""
+    made: ControlSettings = made_from(ControlSettings, content)
+    return made

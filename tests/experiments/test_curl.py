@@ -1,0 +1,234 @@
+"""Agents from pixels: what is logged, that a run cut off ends as one that was not, and that they learn."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+
+from debiased_contrastive.experiments import rollout
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
+from debiased_contrastive.experiments.control_settings import (
+    Camera,
+    ControlObjective,
+    ControlSettings,
+    ControlTraining,
+    settled,
+)
+from debiased_contrastive.experiments.curl import control_settings_from, returns, trained, trained_agent
+from debiased_contrastive.experiments.film import Film, check_film, filmed, write_film, write_strip
+from debiased_contrastive.experiments.rollout import agent_of, centre, task_of
+from debiased_contrastive.experiments.settings import as_json
+from debiased_contrastive.methods.agent import AgentSettings
+from debiased_contrastive.runs import Run, new_run
+from debiased_contrastive.training.checkpoint import checkpoints
+from debiased_contrastive.training.replay_files import replay_files
+from tests.experiments.tiny_task import STEPS, TinyTask
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def tiny_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rollout, "PixelTask", TinyTask)
+
+
+def settings_of(objective: ControlObjective | None = None, **training: Any) -> ControlSettings:
+    numbers: dict[str, Any] = {"frames": 240, "repeat": 2, "random_steps": 30, "batch": 8, "evaluate_every": 50,
+                               "episodes": 2, "log_every": 10, "learning_rate": 1e-3, "accelerator": "cpu"}  # fmt: skip
+    return ControlSettings(
+        task="bar-middle",
+        camera=Camera(size=14, crop=12, stack=2),
+        agent=AgentSettings(filters=4, layers=2, feature_dim=8, hidden_dim=32),
+        objective=objective or ControlObjective("debiased", tau_plus=0.1, num_positives=2),
+        training=ControlTraining(**{**numbers, **training}),
+    )
+
+
+def run_of(folder: Path, settings: ControlSettings) -> Run:
+    return new_run(folder, as_json(settings))
+
+
+def finish(folder: Path, settings: ControlSettings) -> Run:
+    run = run_of(folder, settings)
+    for _ in trained_agent(settings, run, CPU):
+        pass
+    return run
+
+
+def lines(run: Run) -> list[dict[str, Any]]:
+    timed = ("steps_per_second", "frames_per_second", "seconds")
+    return [{key: value for key, value in line.items() if key not in timed} for line in run.metrics()]
+
+
+def test_both_counters_and_all_that_is_measured_are_logged(tmp_path: Path) -> None:
+    run = finish(tmp_path / "run", settings_of())
+    found = list(run.metrics())
+    assert [line["step"] for line in found] == list(range(10, 121, 10))
+    assert all(line["frames"] == 2 * line["step"] for line in found)
+    assert [line["step"] for line in found if "return" in line] == [50, 100, 120]
+    assert all(len(line["returns"]) == 2 for line in found if "return" in line)
+    assert found[-1]["episode"] == 120 // STEPS
+    assert "critic_loss" not in found[2]
+    assert {"critic_loss", "actor_loss", "entropy", "alpha", "contrast_loss", "floored", "tau_cap_median"} <= set(
+        found[3]
+    )
+    assert set(found[-1]["seconds"]) == {"act", "simulate", "render", "draw", "update"}
+    assert run.is_finished
+    assert not replay_files(run.folder), "what is remembered is gigabytes, and of no use at the end"
+
+
+@pytest.mark.parametrize("kind", ["none", "debiased"])
+def test_a_run_cut_off_anywhere_ends_as_one_that_was_not(tmp_path: Path, kind: Any) -> None:
+    settings = settings_of(ControlObjective(kind, tau_plus=0.1))
+    whole = finish(tmp_path / "whole", settings)
+    run = run_of(tmp_path / "cut", settings)
+    # Among random steps, in the middle of an episode, at its end, and between two checkpoints of its own.
+    for stop in (7, 33, 60, 61, 105):
+        steps = trained_agent(settings, run, CPU)
+        for stride in steps:
+            if stride.step == stop:
+                steps.close()
+                break
+        assert checkpoints(run.folder)[-1].name == f"checkpoint-{stop}.pt"
+    for _ in trained_agent(settings, run, CPU):
+        pass
+    assert lines(run) == lines(whole)
+    one, other = (trained(some.folder)[0].state_dict() for some in (run, whole))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_crash_goes_back_to_the_last_whole_checkpoint(tmp_path: Path) -> None:
+    settings = settings_of(checkpoint_every=20)
+    whole = finish(tmp_path / "whole", settings)
+    run = run_of(tmp_path / "crash", settings)
+    steps = trained_agent(settings, run, CPU)
+    while next(steps).step < 95:
+        pass
+    # A crash: nothing is closed, and the newest file is torn.
+    path = checkpoints(run.folder)[-1]
+    assert path.name == "checkpoint-80.pt"
+    path.write_bytes(path.read_bytes()[:100])
+    for _ in trained_agent(settings, run, CPU):
+        pass
+    assert lines(run) == lines(whole)
+
+
+def test_with_one_seed_all_begin_alike_whatever_the_contrast() -> None:
+    agents = [agent_of(settings_of(ControlObjective(kind)), 1) for kind in ("none", "biased", "debiased")]
+    for agent in agents[1:]:
+        for one, other in zip(agents[0].eyes.parameters(), agent.eyes.parameters(), strict=True):
+            assert torch.equal(one, other)
+    assert agents[1].contrast is not None
+    assert agents[1].contrast.tau_plus == 0
+    assert agents[2].contrast is not None
+    assert agents[2].contrast.tau_plus == 0.05
+
+
+def test_the_middle_is_what_is_acted_on() -> None:
+    frames = torch.arange(36).view(1, 6, 6)
+    assert torch.equal(centre(frames, 4), frames[:, 1:5, 1:5])
+    assert torch.equal(centre(frames, 3), frames[:, 1:4, 1:4])
+
+
+def test_returns_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
+    run = finish(tmp_path / "run", settings_of())
+    agent, settings = trained(run.folder)
+    first, again, others = (
+        list(returns(agent, task_of(settings), settings, what)) for what in ("evaluation", "evaluation", "test")
+    )
+    assert first == again == list(run.metrics())[-1]["returns"]
+    assert first != others
+
+
+def test_the_return_rises_on_a_tiny_task(tmp_path: Path) -> None:
+    """By chance about 6 of 20, at best 18: a bar starts anywhere and needs some steps to the middle."""
+    settings = settings_of(
+        ControlObjective("debiased", tau_plus=0.01), frames=1500, repeat=1, random_steps=200, batch=32,
+        evaluate_every=500, episodes=10, learning_rate=3e-3,
+    )  # fmt: skip
+    untrained = fmean(returns(agent_of(settings, 1), task_of(settings), settings, "evaluation"))
+    run = finish(tmp_path / "run", settings)
+    learnt = [line["return"] for line in run.metrics() if "return" in line]
+    assert untrained < 9
+    assert learnt[-1] > 15
+
+
+def test_settings_come_back_from_json_and_know_the_tasks() -> None:
+    settings = settings_of()
+    assert control_settings_from(json.loads(json.dumps(as_json(settings)))) == settings
+    preset = CONTROL_PRESETS["curl-dmc100k"].settings
+    found = {}
+    for task in (
+        "finger-spin",
+        "walker-walk",
+        "cartpole-swingup",
+        "cheetah-run",
+        "reacher-easy",
+        "ball_in_cup-catch",
+    ):
+        training = settled(replace(preset, task=task)).training
+        found[task] = (training.repeat, training.learning_rate)
+    assert found == {
+        "finger-spin": (2, 1e-3), "walker-walk": (2, 1e-3), "cartpole-swingup": (8, 1e-3), "cheetah-run": (4, 2e-4),
+        "reacher-easy": (4, 1e-3), "ball_in_cup-catch": (4, 1e-3),
+    }  # fmt: skip
+    paper = settled(replace(CONTROL_PRESETS["curl-dcl-paper"].settings, task="cheetah-run")).training
+    assert (paper.repeat, paper.learning_rate, paper.frames // 8, paper.batch) == (8, 1e-3, 100_000, 128)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        (Camera, {"size": 10, "crop": 12}, "crop must be at most size; got 12 of 10"),
+        (ControlObjective, {"kind": "hard"}, "kind must be one of"),
+        (ControlObjective, {"tau_plus": 1.0}, "tau_plus"),
+        (ControlTraining, {"capacity": 10}, "capacity must be an integer of at least 1000; got 10"),
+        (ControlTraining, {"repeat": 0}, "repeat must be an integer of at least 1; got 0"),
+        (ControlTraining, {"learning_rate": 0.0}, "learning_rate must be positive; got 0.0"),
+        (AgentSettings, {"gamma": 1.5}, "must lie in"),
+        (AgentSettings, {"encoder_steps": 3}, "encoder_steps 1 or 2"),
+    ],
+)
+def test_wrong_settings_are_told(kind: Any, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        kind(**values)
+
+
+def test_films_and_strips(tmp_path: Path) -> None:
+    from PIL import Image
+
+    settings = settings_of()
+    film = filmed(agent_of(settings, 1), settings, 32)
+    assert len(film.frames) == STEPS
+    assert film.seconds == 0.1
+    # Frames that differ: equal ones become one of a longer time.
+    write_film(
+        tmp_path / "film.gif", Film([frame // 2 + 5 * place for place, frame in enumerate(film.frames)], 0.1, 0)
+    )
+    write_strip(tmp_path / "strip.png", film.frames)
+    with Image.open(tmp_path / "film.gif") as image:
+        assert image.n_frames == STEPS
+        assert image.info["duration"] == 100
+        assert image.size == (32, 32)
+    with Image.open(tmp_path / "strip.png") as image:
+        assert image.size == (8 * 32, 32)
+    with pytest.raises(ValueError, match=r"must end in .mp4 or .gif; got film.avi"):
+        check_film(Path("film.avi"), 240)
+    with pytest.raises(ValueError, match="an even number from 16 to 480; got 241"):
+        check_film(Path("film.mp4"), 241)
+
+
+def test_a_film_as_mp4_has_every_frame(tmp_path: Path) -> None:
+    av = pytest.importorskip("av", reason="av is not installed: it is in the extra `control`")
+    settings = settings_of()
+    film = filmed(agent_of(settings, 1), settings, 32)
+    write_film(tmp_path / "film.mp4", film)
+    with av.open(str(tmp_path / "film.mp4")) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    assert len(frames) == STEPS
+    # Colours survive compression roughly.
+    assert abs(float(frames[5].mean()) - float(film.frames[5].float().mean())) < 12

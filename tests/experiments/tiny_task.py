@@ -1,0 +1,36 @@
+"""A task that a camera sees and a second solves: bring a bright bar to the middle and keep it there."""
+
+import torch
+from torch import Tensor
+
+from debiased_contrastive.data.control import Step
+
+STEPS = 20
+
+
+class TinyTask:
+    """As a PixelTask."""
+
+    action_dim = 1
+    seconds = 0.1
+
+    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False) -> None:
+        self.name, self.size, self.repeat, self.plain = name, size, repeat, plain
+        self.place, self.time = 0.0, 0
+
+    def begin(self, seed: int) -> None:
+        self.place = 2 * float(torch.rand((), generator=torch.Generator().manual_seed(seed))) - 1
+        self.time = 0
+
+    def step(self, action: Tensor) -> Step:
+        self.place = min(max(self.place + 0.4 * float(action), -1.0), 1.0)
+        self.time += 1
+        return Step(max(0.0, 1 - 2 * abs(self.place)), self.repeat, 1.0, self.time == STEPS)
+
+    def frame(self, size: int | None = None) -> Tensor:
+        side = size or self.size
+        frame = torch.zeros(3, side, side, dtype=torch.uint8)
+        middle = (self.place + 1) / 2 * (side - 1)
+        columns = torch.arange(side)
+        frame[:, :] = (255 * (1 - (columns - middle).abs() / 2).clamp(min=0)).to(torch.uint8)
+        return frame

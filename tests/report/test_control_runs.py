@@ -1,0 +1,114 @@
+"""Pages of agents: returns instead of accuracies, curves over steps, strips of pictures."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from debiased_contrastive.report.page import page
+from debiased_contrastive.report.table import rows
+from debiased_contrastive.runs import STRIP, Run
+from tests.report.folders import evaluation, settings, write_run
+from tests.report.outline import Outline
+
+
+def control_settings(kind: str, seed: int, task: str, **objective: Any) -> dict[str, Any]:
+    return {
+        "preset": "curl",
+        "seed": seed,
+        "task": task,
+        "camera": {"size": 48, "crop": 40},
+        "agent": {"filters": 16},
+        "objective": {"kind": kind, "tau_plus": 0.1, "num_positives": 1, "floor": "zero", **objective},
+        "training": {"frames": 100_000, "repeat": 8, "batch": 64},
+    }
+
+
+def course(level: float) -> list[dict[str, Any]]:
+    return [
+        {"step": step, "frames": 8 * step, "contrast_loss": 1.0, "floored": 0.5, "frames_per_second": 120.0,
+         **({"return": level * step / 3000} if step % 1000 == 0 else {})}
+        for step in range(500, 3001, 500)
+    ]  # fmt: skip
+
+
+def control_run(folder: Path, level: float, kind: str, seed: int = 0, **more: Any) -> Run:
+    task = more.pop("task", "cartpole-swingup")
+    judged = more.pop("judged", None)
+    found = None if judged is None else {"return": {"mean": judged, "returns": [judged]}}
+    return write_run(
+        folder, control_settings(kind, seed, task, **more), its_evaluation=found, metrics=course(level)
+    )
+
+
+def four(folder: Path) -> list[Run]:
+    return [
+        control_run(folder / f"{kind}{positives}-{seed}", level + 10 * seed, kind, seed, num_positives=positives)
+        for kind, positives, level in (
+            ("biased", 1, 400),
+            ("none", 1, 300),
+            ("debiased", 1, 420),
+            ("debiased", 2, 440),
+        )
+        for seed in range(3)
+    ]
+
+
+def said(runs: list[Run]) -> str:
+    return Outline(page(runs, title="Agents")).text.replace("\u00a0", " ")
+
+
+def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
+    runs = four(tmp_path)
+    found = rows(runs)
+    assert [row.label for row in found] == [
+        "without contrast", "biased", "debiased, τ⁺ = 0.1", "debiased, τ⁺ = 0.1, M = 2",
+    ]  # fmt: skip
+    assert {row.main.key for row in found} == {"return"}
+    assert round(found[1].measures["return"].mean) == 410, "the last return that was logged"
+    assert [row.paper for row in found] == [None, 850, 860, 864]
+    text = said(runs)
+    assert "4 settings of contrastive training on cartpole-swingup for 100000 frames, 3 seeds each" in text
+    assert "Return is what an episode gains" in text
+    assert "Biased reaches 410 ± 25." in text
+    assert "Without contrast loses 100 ± 0 points against biased" in text
+    assert "M = 2 gains 40 ± 0 points" in text
+    assert "410 ± 25" in text
+    assert "41000" not in text
+    assert "likely 800000 frames" in text
+    assert "Here: 100000 frames, actions 8 times" in text
+    assert "Frames per second" in text
+    assert "Accuracy" not in text
+    assert "labels" not in text
+
+
+def test_an_evaluation_comes_before_what_was_logged_on_the_way(tmp_path: Path) -> None:
+    (row,) = rows([control_run(tmp_path / "b", 400, "biased", judged=123.0)])
+    assert row.measures["return"].mean == 123
+
+
+def test_tasks_are_told_apart(tmp_path: Path) -> None:
+    runs = [control_run(tmp_path / task, 400, "biased", task=task) for task in ("walker-walk", "cheetah-run")]
+    assert {row.label for row in rows(runs)} == {"biased, walker-walk", "biased, cheetah-run"}
+
+
+def test_agents_beside_images_have_a_picture_of_their_own(tmp_path: Path) -> None:
+    image = write_run(tmp_path / "image", settings("biased"), its_evaluation=evaluation(0.7))
+    runs = [image, *four(tmp_path)]
+    text = said(runs)
+    assert "Accuracy and return" in text
+    assert "Accuracies in percent, Returns" in text
+    assert "not set" not in text
+    assert page(runs, title="Both").count('aria-label="Return:') == 1
+
+
+def test_strips_are_in_the_page(tmp_path: Path) -> None:
+    run = control_run(tmp_path / "b", 400, "biased")
+    assert "What agents do" not in said([run])
+    buffer = io.BytesIO()
+    Image.new("RGB", (64, 8)).save(buffer, "PNG")
+    (run.folder / STRIP).write_bytes(buffer.getvalue())
+    whole = page([run], title="Agents")
+    assert "What agents do" in whole
+    assert '<img src="data:image/png;base64,' in whole
