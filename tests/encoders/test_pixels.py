@@ -3,20 +3,19 @@
 import pytest
 import torch
 
-from debiased_contrastive.encoders.pixels import Convolutions, head
+from debiased_contrastive.encoders.pixels import Convolutions, head, shares
 
 
 def test_the_sizes_are_those_of_the_protocol() -> None:
     convolutions = Convolutions(9, 84)
     assert convolutions.feature_dim == 32 * 35 * 35
     frames = torch.randint(256, (2, 9, 84, 84), dtype=torch.uint8)
-    features = convolutions(frames)
+    features = convolutions(shares(frames))
     assert features.shape == (2, convolutions.feature_dim)
     assert head(convolutions, 50)(features).shape == (2, 50)
     # 20, 9, 4, 2
     assert Convolutions(9, 20, filters=8, layers=3, strided=2).feature_dim == 8 * 2 * 2
-    # Pixels go in as shares of 255.
-    torch.testing.assert_close(convolutions(frames), convolutions(frames.float()))
+    torch.testing.assert_close(shares(frames), frames / 255)
 
 
 def test_weights_begin_orthogonal_and_in_the_centre() -> None:

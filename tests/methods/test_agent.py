@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from debiased_contrastive.encoders.pixels import shares
 from debiased_contrastive.methods.agent import Agent, AgentSettings
 from debiased_contrastive.methods.curl import Contrast
 
@@ -50,7 +51,8 @@ PARTS = ["eyes", "actor_head", "policy", "critics", "contrast", "slow_eyes", "sl
 
 
 def test_every_loss_moves_its_own_networks_and_no_others() -> None:
-    agent, (views, actions, rewards, discounts, following) = agent_of(tau_plus=0.05), batch()
+    agent, (given, actions, rewards, discounts, given_next) = agent_of(tau_plus=0.05), batch()
+    views, following = [shares(view) for view in given], shares(given_next)
     critics = moved(agent, PARTS, lambda: agent._update_critics(views[0], actions, rewards, discounts, following))
     assert critics == {"eyes", "critics"}
     alpha = agent.log_alpha.item()
@@ -105,7 +107,8 @@ def test_two_steps_on_the_encoder_are_the_released_codes() -> None:
     for steps in (1, 2):
         agent, given = agent_of(encoder_steps=steps), batch()
         before = weights(agent.eyes)
-        agent._update_contrast(contrast_of(agent), given[0][0], given[0][1:])
+        seen, *others = map(shares, given[0])
+        agent._update_contrast(contrast_of(agent), seen, others)
         lengths.append(sum(float((new - old).norm()) for old, new in zip(before, weights(agent.eyes), strict=True)))
     assert lengths[1] == pytest.approx(2 * lengths[0], rel=0.05)
 

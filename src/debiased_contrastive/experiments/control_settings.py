@@ -27,7 +27,7 @@ class Camera:
     stack: int = 3
     """The last so many frames are seen together."""
     plain: bool = False
-    """Draw without shadows, reflections and smooth edges: in a sixth of the time, where there is no card."""
+    """Draw without shadows and reflections: in a quarter of the time, where there is no card."""
 
     def __post_init__(self) -> None:
         check_at_least(1, size=self.size, crop=self.crop, stack=self.stack)

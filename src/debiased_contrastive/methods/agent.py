@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.encoders.momentum import momentum_copy, momentum_update_
-from debiased_contrastive.encoders.pixels import Convolutions, head
+from debiased_contrastive.encoders.pixels import Convolutions, head, shares
 from debiased_contrastive.methods.curl import Contrast
 from debiased_contrastive.methods.sac import Critics, Policy, actor_loss, alpha_loss, critic_loss, target
 
@@ -58,7 +58,7 @@ class Eyes(nn.Module):
         self.head = head(convolutions, dim)
 
     def forward(self, frames: Tensor) -> Tensor:
-        """(b, dim) of frames (b, c, s, s) uint8."""
+        """(b, dim) of frames (b, c, s, s) as shares."""
         features: Tensor = self.head(self.convolutions(frames))
         return features
 
@@ -111,7 +111,7 @@ class Agent(nn.Module):
     @torch.no_grad()
     def act(self, frames: Tensor, *, explore: bool) -> Tensor:
         """(a,) what to do at one stack of frames (c, s, s), on the CPU: the most likely, or drawn."""
-        features = self._seen_by_actor(frames.unsqueeze(0).to(self.log_alpha.device))
+        features = self._seen_by_actor(shares(frames.unsqueeze(0).to(self.log_alpha.device)))
         action = self.policy.drawn(features)[0] if explore else self.policy(features)[0].tanh()
         return action.squeeze(0).cpu()
 
@@ -126,14 +126,15 @@ class Agent(nn.Module):
     ) -> dict[str, float]:
         """Learn from transitions; what was measured on the way.
 
-        views: crops of what was seen, the first for the agent and the queries, the others for keys.
+        views: crops (b, c, s, s) uint8 of what was seen, the first for the agent and queries, others for keys.
         """
-        found = self._update_critics(views[0], actions, rewards, discounts, following)
+        seen, *others = map(shares, views)
+        found = self._update_critics(seen, actions, rewards, discounts, shares(following))
         if step % self.settings.every == 0:
-            found |= self._update_policy(views[0])
+            found |= self._update_policy(seen)
             self._follow()
         if self.contrast is not None:
-            found |= self._update_contrast(self.contrast, views[0], views[1:])
+            found |= self._update_contrast(self.contrast, seen, others)
         return found
 
     def _update_critics(
