@@ -39,7 +39,7 @@ def test_train_evaluate_watch_report(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert f"trained; next: debiased evaluate {run}" in said
     main(["evaluate", str(run), "--quiet"])
     shown = capsys.readouterr().out
-    assert "Returns, mean ± 95 % interval over seeds" in shown
+    assert "Return, mean ± 95 % interval over seeds" in shown
     found = json.loads((run / "evaluation.json").read_text())["return"]
     assert len(found["returns"]) == 2
     film = tmp_path / "films" / "film.gif"

@@ -38,7 +38,7 @@ def test_an_episode_has_a_thousand_frames_of_the_simulation(task: PixelTask) -> 
     assert last.shape == (3, 24, 24)
     assert last.dtype == torch.uint8
     assert not torch.equal(last, first)
-    assert task.frame(40).shape == (3, 40, 40)
+    assert task.picture(40).shape == (3, 40, 40)
 
 
 @pytest.mark.usefixtures("task")
@@ -46,6 +46,17 @@ def test_the_last_action_of_an_episode_may_be_repeated_less_often() -> None:
     task = PixelTask("cartpole-balance", size=16, repeat=300)
     task.begin(0)
     assert [task.step(torch.zeros(1)).frames for _ in range(4)] == [300, 300, 300, 100]
+
+
+@pytest.mark.usefixtures("task")
+def test_grey_frames_are_the_brightness_of_coloured_ones() -> None:
+    task = PixelTask("cartpole-swingup", size=24, repeat=8, grey=True)
+    task.begin(0)
+    assert task.frame().shape == (1, 24, 24)
+    assert task.frame().dtype == torch.uint8
+    weights = torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)
+    wanted = (task.picture(24).float() * weights).sum(0)
+    assert float((task.frame()[0].float() - wanted).abs().max()) <= 0.51
 
 
 @pytest.mark.usefixtures("task")

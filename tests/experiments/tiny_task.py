@@ -14,8 +14,8 @@ class TinyTask:
     action_dim = 1
     seconds = 0.1
 
-    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False) -> None:
-        self.name, self.size, self.repeat, self.plain = name, size, repeat, plain
+    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False) -> None:
+        self.name, self.size, self.repeat, self.plain, self.grey = name, size, repeat, plain, grey
         self.place, self.time = 0.0, 0
 
     def begin(self, seed: int) -> None:
@@ -27,10 +27,12 @@ class TinyTask:
         self.time += 1
         return Step(max(0.0, 1 - 2 * abs(self.place)), self.repeat, 1.0, self.time == STEPS)
 
-    def frame(self, size: int | None = None) -> Tensor:
-        side = size or self.size
-        frame = torch.zeros(3, side, side, dtype=torch.uint8)
-        middle = (self.place + 1) / 2 * (side - 1)
-        columns = torch.arange(side)
+    def frame(self) -> Tensor:
+        return self.picture(self.size)[:1] if self.grey else self.picture(self.size)
+
+    def picture(self, size: int) -> Tensor:
+        frame = torch.zeros(3, size, size, dtype=torch.uint8)
+        middle = (self.place + 1) / 2 * (size - 1)
+        columns = torch.arange(size)
         frame[:, :] = (255 * (1 - (columns - middle).abs() / 2).clamp(min=0)).to(torch.uint8)
         return frame

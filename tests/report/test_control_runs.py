@@ -98,7 +98,7 @@ def test_agents_beside_images_have_a_picture_of_their_own(tmp_path: Path) -> Non
     runs = [image, *four(tmp_path)]
     text = said(runs)
     assert "Accuracy and return" in text
-    assert "Accuracies in percent, Returns" in text
+    assert "Accuracy in percent, return, mean" in text
     assert "not set" not in text
     assert page(runs, title="Both").count('aria-label="Return:') == 1
 

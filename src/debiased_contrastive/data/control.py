@@ -34,11 +34,14 @@ class PixelTask:
     else need be kept to come back to the middle of one.
     """
 
-    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False) -> None:
-        """plain: draw without shadows and reflections, in a quarter of the time where there is no card."""
+    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False) -> None:
+        """plain: draw without shadows and reflections, in a quarter of the time where there is no card.
+
+        grey: frames have one channel, their brightness.
+        """
         if not 1 <= size <= LARGEST:
             raise ValueError(f"the size of frames must lie between 1 and {LARGEST} pixels; got {size}")
-        self.name, self.size, self.repeat = name, size, repeat
+        self.name, self.size, self.repeat, self.grey = name, size, repeat, grey
         self.environment = _loaded(name)
         self.drawn = {"reflection": False} if plain else {}
         if plain:
@@ -69,10 +72,18 @@ class PixelTask:
         discount = 1.0 if found.discount is None else float(found.discount)
         return Step(reward, frames, discount, bool(found.last()))
 
-    def frame(self, size: int | None = None) -> Tensor:
-        """What the camera sees now, (3, size, size) uint8, in the size of the task if not given."""
-        side = size or self.size
-        seen = self.environment.physics.render(side, side, camera_id=0, render_flag_overrides=self.drawn)
+    def frame(self) -> Tensor:
+        """What the agent sees now, (channels, size, size) uint8."""
+        seen = self.picture(self.size)
+        if not self.grey:
+            return seen
+        red, green, blue = seen.float()
+        brightness: Tensor = 0.299 * red + 0.587 * green + 0.114 * blue
+        return brightness.round().byte().unsqueeze(0)
+
+    def picture(self, size: int) -> Tensor:
+        """What the camera sees now, (3, size, size) uint8."""
+        seen = self.environment.physics.render(size, size, camera_id=0, render_flag_overrides=self.drawn)
         return torch.from_numpy(np.ascontiguousarray(seen.transpose(2, 0, 1)))
 
 

@@ -44,7 +44,7 @@ class Convolutions(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(b, feature_dim) of what `shares` makes of frames, (b, channels, size, size)."""
         for layer in self.layers:
-            x = F.relu(layer(x))
+            x = F.relu_(layer(x))
         return x.flatten(1)
 
 

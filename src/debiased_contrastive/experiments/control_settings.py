@@ -29,6 +29,14 @@ class Camera:
     plain: bool = False
     """Draw without shadows and reflections: in a quarter of the time, where there is no card."""
 
+    grey: bool = False
+    """Brightness alone."""
+
+    @property
+    def channels(self) -> int:
+        """Of a frame."""
+        return 1 if self.grey else 3
+
     def __post_init__(self) -> None:
         check_at_least(1, size=self.size, crop=self.crop, stack=self.stack)
         if self.crop > self.size:

@@ -37,7 +37,7 @@ def filmed(agent: Agent, settings: ControlSettings, size: int, episode: int = 0)
     task = task_of(settings)
     frames, gained = [], 0.0
     for reward in played(agent, task, settings.camera, seed_of(settings.seed, "film", episode)):
-        frames.append(task.frame(size))
+        frames.append(task.picture(size))
         gained += reward
     return Film(frames, task.seconds, gained)
 

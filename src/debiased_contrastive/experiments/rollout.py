@@ -19,14 +19,12 @@ from debiased_contrastive.methods.curl import Contrast
 from debiased_contrastive.training.order import generator_of, seed_of
 from debiased_contrastive.training.replay_files import load_replay, save_replay
 
-CHANNELS = 3
 
-
-def task_of(settings: ControlSettings, size: int | None = None) -> PixelTask:
-    """The task, drawn as the agent sees it, or in another size."""
+def task_of(settings: ControlSettings) -> PixelTask:
+    """The task, drawn as the agent sees it."""
     camera, repeat = settings.camera, settings.training.repeat
     assert repeat is not None, "settings must be settled"
-    return PixelTask(settings.task, size=size or camera.size, repeat=repeat, plain=camera.plain)
+    return PixelTask(settings.task, size=camera.size, repeat=repeat, plain=camera.plain, grey=camera.grey)
 
 
 def agent_of(settings: ControlSettings, action_dim: int) -> Agent:
@@ -38,7 +36,7 @@ def agent_of(settings: ControlSettings, action_dim: int) -> Agent:
     if objective.kind != "none":
         contrast = Contrast(settings.agent.feature_dim, tau_plus=objective.correction, floor=objective.floor)
     torch.manual_seed(seed_of(settings.seed, "weights"))
-    channels = CHANNELS * camera.stack
+    channels = camera.channels * camera.stack
     return Agent(channels, camera.crop, action_dim, settings.agent, contrast, learning_rate=rate)
 
 
@@ -167,4 +165,4 @@ def _replay(settings: ControlSettings, task: PixelTask) -> Replay:
     kept = min(training.capacity, training.frames // task.repeat)
     # An episode has a frame more than it has steps, and the oldest stacks are not whole.
     room = kept + kept // (EPISODE // task.repeat) + 1 + camera.stack
-    return Replay(room, (CHANNELS, camera.size, camera.size), task.action_dim, camera.stack)
+    return Replay(room, (camera.channels, camera.size, camera.size), task.action_dim, camera.stack)

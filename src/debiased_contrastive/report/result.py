@@ -53,11 +53,12 @@ def results(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
 def results_heading(shown: Sequence[Metric]) -> tuple[str, str]:
     """What these numbers are, in a word and in a line."""
     kinds = [
-        *([("Accuracy", "Accuracies in percent")] if any(metric is not RETURN for metric in shown) else []),
-        *([("Return", "Returns")] if RETURN in shown else []),
+        *([("Accuracy", "Accuracy in percent")] if any(metric is not RETURN for metric in shown) else []),
+        *([("Return", "return")] if RETURN in shown else []),
     ]
     words, lines = zip(*kinds, strict=True)
-    return " and ".join(words).capitalize(), f"{', '.join(lines)}, mean ± 95 % interval over seeds"
+    caption = ", ".join(lines)
+    return " and ".join(words).capitalize(), f"{caption[0].upper()}{caption[1:]}, mean ± 95 % interval over seeds"
 
 
 def _published(row: Row) -> str:
