@@ -32,6 +32,15 @@ def test_weights_begin_orthogonal_and_in_the_centre() -> None:
         assert not layer.bias.any()
 
 
+def test_with_several_strides_weights_begin_orthogonal_over_the_whole_filter() -> None:
+    torch.manual_seed(0)
+    for layer in Convolutions(3, 30, filters=8, layers=2, strided=2).layers:
+        assert isinstance(layer, torch.nn.Conv2d)
+        flat = layer.weight.detach().flatten(1)
+        torch.testing.assert_close(flat @ flat.T, 2 * torch.eye(8))
+        assert bool(flat.all())
+
+
 def test_frames_that_are_too_small_are_refused() -> None:
     with pytest.raises(ValueError, match="for 4 layers of 3 x 3 filters, 1 of them with stride 2; got 14"):
         Convolutions(9, 14)

@@ -18,9 +18,9 @@ _PRESETS = {
     "curl": ControlPreset(
         "a task of the control suite from small frames, for a single core; give --task",
         ControlSettings(
-            camera=Camera(size=48, crop=40, plain=True),
-            agent=AgentSettings(filters=16, layers=3, feature_dim=32, hidden_dim=256),
-            training=ControlTraining(frames=120_000, repeat=8, batch=128, evaluate_every=1000, log_every=50),
+            camera=Camera(size=64, crop=54, plain=True, grey=True),
+            agent=AgentSettings(filters=16, layers=3, strided=3, hidden_dim=256),
+            training=ControlTraining(frames=100_000, repeat=8, batch=64, evaluate_every=1250, log_every=50),
         ),
     ),
     "curl-dcl-paper": ControlPreset(
@@ -29,7 +29,7 @@ _PRESETS = {
     ),
     "curl-dmc100k": ControlPreset(
         "CURL's own protocol: repeats and rate by task, 100,000 frames of the simulation",
-        ControlSettings(training=ControlTraining(frames=100_000, batch=512)),
+        ControlSettings(training=ControlTraining(frames=100_000, batch=512, evaluate_every=2500)),
     ),
 }
 
