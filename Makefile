@@ -48,7 +48,7 @@ clean:
 # What draws frames without a screen is no Python package.
 .venv/control: .venv/core
 	$(PIP) -e '.[control]'
-	@ldconfig -p | grep -qE 'libOSMesa|libEGL' \
+	@$(BIN)/python -c "from ctypes.util import find_library as f; raise SystemExit(not (f('OSMesa') or f('EGL')))" \
 	|| { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qqy libosmesa6 >/dev/null; } \
 	|| echo "tasks of the control suite cannot be drawn: install libosmesa6, as root: apt-get install libosmesa6"
 	touch $@

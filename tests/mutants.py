@@ -19,14 +19,18 @@ PACKAGE = Path("src/debiased_contrastive")
 # Quick files first: most mutants fall within seconds.
 CORE = ["tests/objectives", "tests/modules", "tests/negatives", "tests/kernels/test_tiled.py", "tests/kernels"]
 SUITES = {
-    "data": ["tests/data/test_sentences.py", "tests/data/test_word_vectors.py"],
+    "data": ["tests/data/test_sentences.py", "tests/data/test_word_vectors.py", "tests/data/test_replay.py"],
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
     "views": ["tests/views"],
     "evaluation": ["tests/evaluation"],
     "methods": ["tests/methods"],
-    "encoders": ["tests/encoders/test_recurrence.py"],
-    "experiments": ["tests/test_cli.py::test_evaluate_a_run_on_some_tasks_and_then_on_the_rest"],
+    "encoders": ["tests/encoders/test_recurrence.py", "tests/encoders/test_pixels.py"],
+    "experiments": [
+        "tests/test_cli.py::test_evaluate_a_run_on_some_tasks_and_then_on_the_rest",
+        "tests/experiments/test_replay_files.py",
+        "tests/experiments/test_curl.py",
+    ],
     "theory": ["tests/theory/test_bounds.py", "tests/theory/test_losses.py", "tests/theory/test_worlds.py"],
 }
 """By room, where it is not the core's."""
@@ -161,6 +165,22 @@ MUTANTS = [
     Mutant("evaluation/sentence_tasks.py", "torch.cat([(u - v).abs(), u * v], 1)", "torch.cat([u - v, u * v], 1)", "features of pairs depend on their order"),
     Mutant("data/word_vectors.py", "place is None or found.known[place]", "place is None", "the last of two vectors of a word"),
     Mutant("experiments/sentence_scores.py", "found[\"tasks\"] if isinstance(found.get(\"tasks\"), dict) else {}", "{}", "scores of other tasks lost"),
+    Mutant("methods/sac.py", "gamma * discounts * (values.amin(0)", "gamma * discounts * (values.mean(0)", "the mean of two critics in the target"),
+    Mutant("methods/sac.py", "rewards + gamma * discounts *", "rewards + gamma *", "a task that is over goes on"),
+    Mutant("methods/sac.py", "(-log_densities - target_entropy)", "(log_densities - target_entropy)", "sign of the entropy"),
+    Mutant("methods/agent.py", "[self.slow_eyes(other) for other in others]", "[self.eyes(other) for other in others]", "keys of the encoder that learns"),
+    Mutant("methods/agent.py", "self.slow_critics(self.slow_eyes(following), action)", "self.critics(self.eyes(following), action)", "targets of the critics that learn"),
+    Mutant("methods/agent.py", "momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.encoder_rate)", "momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.critic_rate)", "one rate for all that is slow"),
+    Mutant("methods/agent.py", "            shared = self.eyes.convolutions(seen)\n            features = self.eyes.head(shared)", "            features = self.eyes(seen)\n        shared = self.eyes.convolutions(seen)", "gradients of the policy reach the convolutions"),
+    Mutant("data/replay.py", "self._stacks((places + 1) % self.capacity)", "self._stacks(places)", "what was seen next is what was seen"),
+    Mutant("data/replay.py", ".clamp(max=self.stack - 1) <= order", ".clamp(max=self.stack - 1) <= order + 1", "a stack whose oldest frame is overwritten"),
+    Mutant("encoders/pixels.py", "        if strided > 1:", "        if strided > 9:", "strides look past what is thin"),
+    Mutant("experiments/replay_files.py", "replay.rows(max(since - 1, 0))", "replay.rows(since)", "the last frame of a piece without its action"),
+    Mutant("experiments/rollout.py", "for action in self.replay.done():", "for action in self.replay.done()[:-1]:", "an episode played again one step short"),
+    Mutant("experiments/rollout.py", '"episode", self.episode)', '"episode", 0)', "every episode the same"),
+    Mutant("experiments/rollout.py", '"frames", "episode", "is_running", "gained", "last_return", "measured"', '"frames", "episode", "is_running", "gained", "last_return"', "means forget what was before the cut"),
+    Mutant("experiments/rollout.py", 'generator_of(self.settings.seed, "draw", step)', 'generator_of(self.settings.seed, "draw", 0)', "always the same places of the replay"),
+    Mutant("experiments/curl.py", "camera.crop), explore=False)", "camera.crop), explore=True)", "evaluation by drawn actions"),
 ]  # fmt: skip
 
 

@@ -49,7 +49,7 @@ EXTRAS = {
     "data": {"numpy", "PIL", "tokenizers", "dm_control"},
     "encoders": {"safetensors"},
     "training": {"lightning_fabric"},
-    "experiments": {"lightning_fabric", "numpy", "sklearn"},
+    "experiments": {"lightning_fabric", "numpy", "sklearn", "PIL", "av"},
     "report": {"matplotlib"},
     "cli.py": {"tyro"},
     "commands": {"numpy", "lightning_fabric"},

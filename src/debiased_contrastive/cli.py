@@ -271,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if words in (["--version"], ["-V"]):
         print(__version__)
         return
-    command = _parsed(words)
+    command, extra = _parsed(words), "vision"
     try:
         # Torch and its friends are loaded only when the flags are right.
         match command:
@@ -280,13 +280,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             case Audit():
                 _audit(command)
             case Demo() | Train() | Resume() | Evaluate() | Watch() | Embed():
-                {"text": _text, "control": _control, "images": _images}[_domain(command)](command)
+                domain = _domain(command)
+                extra = "vision" if domain == "images" else domain
+                {"text": _text, "control": _control, "images": _images}[domain](command)
             case _:
                 _images(command)
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise
-        extra = {"tokenizers": "text", "av": "control"}.get(error.name or "", "vision")
         _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)

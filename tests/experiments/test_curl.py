@@ -20,12 +20,12 @@ from debiased_contrastive.experiments.control_settings import (
 )
 from debiased_contrastive.experiments.curl import control_settings_from, returns, trained, trained_agent
 from debiased_contrastive.experiments.film import Film, check_film, filmed, write_film, write_strip
+from debiased_contrastive.experiments.replay_files import replay_files
 from debiased_contrastive.experiments.rollout import agent_of, centre, task_of
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.methods.agent import AgentSettings
 from debiased_contrastive.runs import Run, new_run
 from debiased_contrastive.training.checkpoint import checkpoints
-from debiased_contrastive.training.replay_files import replay_files
 from tests.experiments.tiny_task import STEPS, TinyTask
 
 CPU = torch.device("cpu")
@@ -68,7 +68,8 @@ def test_both_counters_and_all_that_is_measured_are_logged(tmp_path: Path) -> No
     run = finish(tmp_path / "run", settings_of())
     found = list(run.metrics())
     assert [line["step"] for line in found] == list(range(10, 121, 10))
-    assert all(line["frames"] == 2 * line["step"] for line in found)
+    # The last step of an episode has one frame instead of two.
+    assert all(line["frames"] == 2 * line["step"] - line["step"] // STEPS for line in found)
     assert [line["step"] for line in found if "return" in line] == [50, 100, 120]
     assert all(len(line["returns"]) == 2 for line in found if "return" in line)
     assert found[-1]["episode"] == 120 // STEPS
@@ -76,7 +77,9 @@ def test_both_counters_and_all_that_is_measured_are_logged(tmp_path: Path) -> No
     assert {"critic_loss", "actor_loss", "entropy", "alpha", "contrast_loss", "floored", "tau_cap_median"} <= set(
         found[3]
     )
-    assert set(found[-1]["seconds"]) == {"act", "simulate", "render", "draw", "update"}
+    seconds = found[-1]["seconds"]
+    assert set(seconds) == {"act", "simulate", "render", "draw", "update", "whole"}
+    assert sum(seconds.values()) <= 2 * seconds["whole"] + 1e-3, "evaluations do not count"
     assert run.is_finished
     assert not replay_files(run.folder), "what is remembered is gigabytes, and of no use at the end"
 
@@ -86,8 +89,8 @@ def test_a_run_cut_off_anywhere_ends_as_one_that_was_not(tmp_path: Path, kind: A
     settings = settings_of(ControlObjective(kind, tau_plus=0.1))
     whole = finish(tmp_path / "whole", settings)
     run = run_of(tmp_path / "cut", settings)
-    # Among random steps, in the middle of an episode, at its end, and between two checkpoints of its own.
-    for stop in (7, 33, 60, 61, 105):
+    # Among random steps, in the middle of an episode, at a checkpoint of its own, at an episode's end, right after.
+    for stop in (7, 33, 50, 60, 61, 105):
         steps = trained_agent(settings, run, CPU)
         for stride in steps:
             if stride.step == stop:
@@ -99,6 +102,13 @@ def test_a_run_cut_off_anywhere_ends_as_one_that_was_not(tmp_path: Path, kind: A
     assert lines(run) == lines(whole)
     one, other = (trained(some.folder)[0].state_dict() for some in (run, whole))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
+    run = finish(tmp_path / "run", settings_of())
+    (run.folder / "replay-7.pt").write_bytes(b"of a crash between two lines")
+    assert list(trained_agent(settings_of(), run, CPU)) == []
+    assert not replay_files(run.folder)
 
 
 def test_a_crash_goes_back_to_the_last_whole_checkpoint(tmp_path: Path) -> None:
@@ -115,6 +125,49 @@ def test_a_crash_goes_back_to_the_last_whole_checkpoint(tmp_path: Path) -> None:
     for _ in trained_agent(settings, run, CPU):
         pass
     assert lines(run) == lines(whole)
+
+
+def test_time_limits_are_no_ends_and_all_frames_are_counted() -> None:
+    """Of the tiny task all discounts are 1, and the last step of an episode has half the frames."""
+    practice = rollout.Rollout(settings_of(random_steps=200), CPU)
+    for _ in range(2 * STEPS):
+        practice.forward()
+    replay = practice.replay
+    goes_on = replay.goes_on[: replay.count]
+    assert int(goes_on.sum()) == 2 * STEPS
+    assert bool((replay.discounts[: replay.count][goes_on] == 1).all())
+    assert practice.frames == 2 * (2 * STEPS - 1)
+    assert practice.means() == {}, "random steps teach nothing"
+
+
+def test_the_first_step_after_the_random_ones_learns() -> None:
+    practice = rollout.Rollout(settings_of(random_steps=10), CPU)
+    for _ in range(10):
+        practice.forward()
+    assert not practice.means()
+    practice.forward()
+    assert "critic_loss" in practice.means()
+
+
+def test_the_replay_has_room_for_all_steps_of_a_run() -> None:
+    practice = rollout.Rollout(settings_of(frames=4000, repeat=8), CPU)
+    # 500 steps in 4 episodes of 125, each with a first frame of its own.
+    assert practice.replay.capacity >= 500 + 4
+
+
+def test_every_episode_begins_elsewhere_and_the_same_way_for_one_seed() -> None:
+    def beginnings(seed: int) -> torch.Tensor:
+        practice = rollout.Rollout(replace(settings_of(), seed=seed), CPU)
+        for _ in range(3 * STEPS):
+            practice.forward()
+        replay = practice.replay
+        return replay.frames[: replay.count][replay.age[: replay.count] == 0]
+
+    first, again, other = beginnings(0), beginnings(0), beginnings(1)
+    assert len(first) == 3
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert not torch.equal(first[0], first[1])
 
 
 def test_with_one_seed_all_begin_alike_whatever_the_contrast() -> None:
@@ -142,6 +195,7 @@ def test_returns_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
     )
     assert first == again == list(run.metrics())[-1]["returns"]
     assert first != others
+    assert first[0] != first[1], "every episode begins elsewhere"
 
 
 def test_the_return_rises_on_a_tiny_task(tmp_path: Path) -> None:
@@ -187,7 +241,10 @@ def test_settings_come_back_from_json_and_know_the_tasks() -> None:
         (ControlObjective, {"kind": "hard"}, "kind must be one of"),
         (ControlObjective, {"tau_plus": 1.0}, "tau_plus"),
         (ControlTraining, {"capacity": 10}, "capacity must be an integer of at least 1000; got 10"),
-        (ControlTraining, {"repeat": 0}, "repeat must be an integer of at least 1; got 0"),
+        (ControlTraining, {"repeat": 0}, "repeat must lie between 1 and an episode's frames, 1000"),
+        (ControlTraining, {"repeat": 1001}, "repeat must lie between 1 and an episode's frames, 1000"),
+        (ControlTraining, {"repeat": 8, "frames": 4}, "and be at most frames, 4; got 8"),
+        (AgentSettings, {"strided": 5}, "strided must lie between 0 and layers, 4; got 5"),
         (ControlTraining, {"learning_rate": 0.0}, "learning_rate must be positive; got 0.0"),
         (AgentSettings, {"gamma": 1.5}, "must lie in"),
         (AgentSettings, {"encoder_steps": 3}, "encoder_steps 1 or 2"),

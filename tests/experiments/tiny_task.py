@@ -25,7 +25,9 @@ class TinyTask:
     def step(self, action: Tensor) -> Step:
         self.place = min(max(self.place + 0.4 * float(action), -1.0), 1.0)
         self.time += 1
-        return Step(max(0.0, 1 - 2 * abs(self.place)), self.repeat, 1.0, self.time == STEPS)
+        is_last = self.time == STEPS
+        frames = self.repeat // 2 if is_last and self.repeat > 1 else self.repeat
+        return Step(max(0.0, 1 - 2 * abs(self.place)), frames, 1.0, is_last)
 
     def frame(self) -> Tensor:
         return self.picture(self.size)[:1] if self.grey else self.picture(self.size)

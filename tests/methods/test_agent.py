@@ -78,6 +78,43 @@ def test_slow_copies_go_their_share_of_the_way() -> None:
             torch.testing.assert_close(new, old + rate * (goal - old))
 
 
+def apart() -> Agent:
+    """An agent whose slow networks are far from the others."""
+    agent = agent_of(tau_plus=0.0)
+    with torch.no_grad():
+        for module in (agent.slow_eyes, agent.slow_critics):
+            for weight in module.parameters():
+                weight.add_(0.1 * torch.randn_like(weight))
+    return agent
+
+
+def test_keys_come_from_the_slow_eyes() -> None:
+    agent, (views, *_) = apart(), batch()
+    seen, other = map(shares, views)
+    with torch.no_grad():
+        scores = agent.eyes(seen) @ contrast_of(agent).weight @ agent.slow_eyes(other).T
+        wanted = torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
+    found = agent._update_contrast(contrast_of(agent), seen, [other])
+    assert found["contrast_loss"] == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_critics_learn_what_the_slow_ones_say_of_the_next_action() -> None:
+    agent, (views, actions, rewards, _, following) = apart(), batch()
+    seen, discounts = shares(views[0]), torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    with torch.no_grad():
+        values = agent.critics(agent.eyes(seen), actions)
+        torch.manual_seed(5)
+        head, convolutions = agent.actor_head, agent.eyes.convolutions
+        action, log_density = agent.policy.drawn(head(convolutions(shares(following))))
+        slow = agent.slow_critics(agent.slow_eyes(shares(following)), action)
+        alpha = agent.settings.alpha
+        wanted = rewards + 0.99 * discounts * (torch.minimum(slow[0], slow[1]) - alpha * log_density)
+        loss = sum((value - wanted).square().mean() for value in values)
+    torch.manual_seed(5)
+    found = agent._update_critics(seen, actions, rewards, discounts, shares(following))
+    assert found["critic_loss"] == pytest.approx(float(loss), rel=1e-5)
+
+
 def test_the_policy_and_what_is_slow_move_every_other_time() -> None:
     agent, given = agent_of(), batch()
     assert moved(agent, PARTS, lambda: agent.update(1, *given)) == {"eyes", "critics", "contrast"}

@@ -9,6 +9,7 @@ from PIL import Image
 from debiased_contrastive.report.page import page
 from debiased_contrastive.report.table import rows
 from debiased_contrastive.runs import STRIP, Run
+from tests.report.folders import course as image_course
 from tests.report.folders import evaluation, settings, write_run
 from tests.report.outline import Outline
 
@@ -21,7 +22,7 @@ def control_settings(kind: str, seed: int, task: str, **objective: Any) -> dict[
         "camera": {"size": 48, "crop": 40},
         "agent": {"filters": 16},
         "objective": {"kind": kind, "tau_plus": 0.1, "num_positives": 1, "floor": "zero", **objective},
-        "training": {"frames": 100_000, "repeat": 8, "batch": 64},
+        "training": {"frames": 24_000, "repeat": 8, "batch": 64},
     }
 
 
@@ -69,7 +70,7 @@ def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
     assert round(found[1].measures["return"].mean) == 410, "the last return that was logged"
     assert [row.paper for row in found] == [None, 850, 860, 864]
     text = said(runs)
-    assert "4 settings of contrastive training on cartpole-swingup for 100000 frames, 3 seeds each" in text
+    assert "4 settings of contrastive training on cartpole-swingup for 24000 frames, 3 seeds each" in text
     assert "Return is what an episode gains" in text
     assert "Biased reaches 410 ± 25." in text
     assert "Without contrast loses 100 ± 0 points against biased" in text
@@ -77,7 +78,7 @@ def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
     assert "410 ± 25" in text
     assert "41000" not in text
     assert "likely 800000 frames" in text
-    assert "Here: 100000 frames, actions 8 times" in text
+    assert "Here: 24000 frames, actions 8 times" in text
     assert "Frames per second" in text
     assert "Accuracy" not in text
     assert "labels" not in text
@@ -88,19 +89,35 @@ def test_an_evaluation_comes_before_what_was_logged_on_the_way(tmp_path: Path) -
     assert row.measures["return"].mean == 123
 
 
+def test_what_an_agent_gains_on_the_way_is_no_result(tmp_path: Path) -> None:
+    half = write_run(tmp_path / "half", control_settings("biased", 0, "cartpole-swingup"), metrics=course(400)[:-1])
+    (row,) = rows([half])
+    assert "return" not in row.measures
+    assert "No run has been evaluated yet" in said([half])
+
+
+def test_only_the_published_floor_stands_beside_the_paper(tmp_path: Path) -> None:
+    runs = [control_run(tmp_path / floor, 400, "debiased", floor=floor) for floor in ("zero", "cap_tau")]
+    assert sorted(row.paper or 0 for row in rows(runs)) == [0, 860]
+
+
 def test_tasks_are_told_apart(tmp_path: Path) -> None:
     runs = [control_run(tmp_path / task, 400, "biased", task=task) for task in ("walker-walk", "cheetah-run")]
     assert {row.label for row in rows(runs)} == {"biased, walker-walk", "biased, cheetah-run"}
 
 
 def test_agents_beside_images_have_a_picture_of_their_own(tmp_path: Path) -> None:
-    image = write_run(tmp_path / "image", settings("biased"), its_evaluation=evaluation(0.7))
+    logged = image_course(0, level=2, floored=0.0)
+    image = write_run(tmp_path / "image", settings("biased"), its_evaluation=evaluation(0.7), metrics=logged)
     runs = [image, *four(tmp_path)]
     text = said(runs)
     assert "Accuracy and return" in text
     assert "Accuracy in percent, return, mean" in text
     assert "not set" not in text
-    assert page(runs, title="Both").count('aria-label="Return:') == 1
+    whole = page(runs, title="Both")
+    assert whole.count('aria-label="Return:') == 1
+    assert 'aria-label="Return by step.' in whole
+    assert 'aria-label="Loss by epoch.' in whole
 
 
 def test_strips_are_in_the_page(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_mean_and_band_by_hand(tmp_path: Path) -> None:
         [line(0, 0, 4.0), line(1, 0, 2.0), line(2, 1, 1.0), line(3, 2, 0.5)],
         [line(0, 0, 5.0), line(1, 0, 5.0), line(2, 1, 2.0)],
     )
-    assert time_axis(some) == "epoch"
+    assert time_axis(some, "loss") == "epoch"
     found = curve(some, "loss", "epoch")
     assert found is not None
     assert found.x == (0, 1, 2)
@@ -36,7 +36,7 @@ def test_mean_and_band_by_hand(tmp_path: Path) -> None:
 
 def test_a_single_epoch_is_drawn_by_steps(tmp_path: Path) -> None:
     some = records(tmp_path, [line(0, 0, 4.0), line(1, 0, 2.0)])
-    assert time_axis(some) == "step"
+    assert time_axis(some, "loss") == "step"
     found = curve(some, "loss", "step")
     assert found is not None
     assert found.mean == (4.0, 2.0)
@@ -63,10 +63,10 @@ def test_long_courses_are_thinned_without_losing_their_mean(tmp_path: Path) -> N
 
 def test_parts_of_epochs(tmp_path: Path) -> None:
     parts = [{"step": step, "epoch": step / 4, "loss": float(step)} for step in range(1, 5)]
-    assert time_axis(records(tmp_path / "one", parts)) == "step"
+    assert time_axis(records(tmp_path / "one", parts), "loss") == "step"
     parts += [{"step": step, "epoch": step / 4, "loss": float(step)} for step in range(5, 9)]
     some = records(tmp_path / "two", parts)
-    assert time_axis(some) == "epoch"
+    assert time_axis(some, "loss") == "epoch"
     found = curve(some, "loss", "epoch")
     assert found is not None
     assert found.x == (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)

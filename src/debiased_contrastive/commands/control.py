@@ -13,7 +13,7 @@ from debiased_contrastive.experiments.control_settings import ControlSettings, s
 from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.curl import control_settings_from, returns, trained, trained_agent
 from debiased_contrastive.experiments.film import check_film, filmed, write_film, write_strip
-from debiased_contrastive.experiments.rollout import task_of
+from debiased_contrastive.experiments.rollout import agent_of, task_of
 from debiased_contrastive.experiments.settings import Training, as_json
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.page import write_report
@@ -77,9 +77,10 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
 
 def check_task(settings: ControlSettings) -> None:
     """Raise unless the task is there, can be drawn and suits the networks."""
-    rollout = task_of(settings)
-    rollout.begin(0)
-    rollout.frame()
+    task = task_of(settings)
+    task.begin(0)
+    task.frame()
+    agent_of(settings, task.action_dim)
 
 
 def _fabric(settings: ControlSettings) -> Fabric:

@@ -12,6 +12,8 @@ EPISODE = 1000
 """Frames of the simulation in an episode of the suite."""
 LARGEST = 480
 """Side of the largest frame, in pixels."""
+WIDEST = 1e3
+"""An action beyond it is without limit; those of the suite have 1 or little more."""
 
 
 class Step(NamedTuple):
@@ -48,6 +50,8 @@ class PixelTask:
             self.environment.physics.model.vis.quality.shadowsize = 0
         spec = self.environment.action_spec()
         self.low, self.high = (np.broadcast_to(end, spec.shape) for end in (spec.minimum, spec.maximum))
+        if self.high.max() > WIDEST:
+            raise ValueError(f"actions of a task must have limits; those of {name} have none: choose another task")
         self.action_dim = int(np.prod(spec.shape))
 
     @property
@@ -83,7 +87,10 @@ class PixelTask:
 
     def picture(self, size: int) -> Tensor:
         """What the camera sees now, (3, size, size) uint8."""
-        seen = self.environment.physics.render(size, size, camera_id=0, render_flag_overrides=self.drawn)
+        try:
+            seen = self.environment.physics.render(size, size, camera_id=0, render_flag_overrides=self.drawn)
+        except (ImportError, RuntimeError, AttributeError) as error:
+            raise ValueError(_cannot_draw(error)) from None
         return torch.from_numpy(np.ascontiguousarray(seen.transpose(2, 0, 1)))
 
 
@@ -104,12 +111,23 @@ def _loaded(name: str) -> Any:
 
 
 def _suite() -> Any:
-    os.environ.setdefault("MUJOCO_GL", _renderer())
+    if "MUJOCO_GL" not in os.environ:
+        os.environ["MUJOCO_GL"] = _renderer()
     try:
         from dm_control import suite
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is missing: pip install 'debiased-contrastive[control]'") from None
+    except (ImportError, RuntimeError, AttributeError) as error:
+        raise ValueError(_cannot_draw(error)) from None
     return suite
+
+
+def _cannot_draw(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return (
+        f"frames must be drawn without a screen; MUJOCO_GL={os.environ['MUJOCO_GL']} does not work here ({said}): "
+        "set it to egl or osmesa, and install its library, such as libosmesa6"
+    )
 
 
 def _renderer() -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
@@ -37,7 +38,8 @@ class Replay:
                 "lies between two frames"
             )
         self.stack = stack
-        self.frames = torch.zeros(capacity, *frame, dtype=torch.uint8)
+        # Of NumPy, since torch touches all of its zeros, and gigabytes should be taken as they are filled.
+        self.frames = torch.from_numpy(np.zeros((capacity, *frame), np.uint8))
         self.actions = torch.zeros(capacity, action_dim)
         self.rewards = torch.zeros(capacity)
         self.discounts = torch.zeros(capacity)

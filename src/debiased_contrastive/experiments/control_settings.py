@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from debiased_contrastive.data.control import EPISODE
 from debiased_contrastive.experiments.settings import check_at_least, check_words
 from debiased_contrastive.methods.agent import AgentSettings
 from debiased_contrastive.methods.floors import RawFloor
@@ -12,8 +13,6 @@ REPEATS = {"finger-spin": 2, "walker-walk": 2, "cartpole-swingup": 8}
 """How often CURL repeats an action; 4 times in other tasks."""
 RATES = {"cheetah-run": 2e-4}
 """CURL's learning rate; 1e-3 in other tasks."""
-LEAST_CAPACITY = 1000
-"""An episode, so that one that was cut off can be played again."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,13 @@ class ControlTraining:
         )
         check_at_least(2, batch=self.batch)
         check_at_least(0, random_steps=self.random_steps, checkpoint_every=self.checkpoint_every)
-        check_at_least(LEAST_CAPACITY, capacity=self.capacity)
-        if self.repeat is not None:
-            check_at_least(1, repeat=self.repeat)
+        # An episode, so that one that was cut off can be played again.
+        check_at_least(EPISODE, capacity=self.capacity)
+        if self.repeat is not None and not 1 <= self.repeat <= min(EPISODE, self.frames):
+            raise ValueError(
+                f"repeat must lie between 1 and an episode's frames, {EPISODE}, and be at most frames, "
+                f"{self.frames}; got {self.repeat}"
+            )
         if self.learning_rate is not None and not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive; got {self.learning_rate}")
 

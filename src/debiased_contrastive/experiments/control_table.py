@@ -3,6 +3,7 @@
 python -m debiased_contrastive.experiments.control_table results/control/cartpole-swingup
 """
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -77,17 +78,18 @@ def floors_markdown(folder: Path) -> str:
 
 
 def time_markdown(folder: Path) -> str:
-    """Steps a second, and the share of each part of the work; act and update are the networks' own."""
+    """Steps a second, and shares of the time of training; all but act and update is not the networks' own."""
     lines = []
     for one in _settings(folder):
         courses = [line for run in one.runs.values() for line in run["course"] if "update" in line["seconds"]]
         spent = {part: sum(line["seconds"][part] for line in courses) for part in PARTS}
-        whole = sum(spent.values())
-        speed = fmean(line["steps_per_second"] for line in courses)
+        whole = sum(line["seconds"]["whole"] for line in courses)
+        steps = sum(line["seconds"]["whole"] * line["steps_per_second"] for line in courses)
+        rest = whole - sum(spent.values())
+        shares = [f"{value / whole:.1%}" for value in (*spent.values(), rest)]
         others = 1 - (spent["act"] + spent["update"]) / whole
-        shares = [f"{spent[part] / whole:.1%}" for part in PARTS]
-        lines.append([LABELS[one.name], f"{speed:.1f}", *shares, f"{others:.1%}"])
-    return table(["objective", "steps/s", *PARTS, "not the networks'"], lines)
+        lines.append([LABELS[one.name], f"{steps / whole:.1f}", *shares, f"{others:.1%}"])
+    return table(["objective", "steps/s", *PARTS, "rest", "not the networks'"], lines)
 
 
 def curves(folder: Path) -> dict[str, str]:
@@ -126,12 +128,14 @@ def _fifths(course: Sequence[Mapping[str, Any]], key: str) -> list[float]:
     parts: list[list[float]] = [[] for _ in range(5)]
     for step, value in _logged(course, key):
         parts[min(4, 5 * (step - 1) // end)].append(value)
-    return [fmean(part) for part in parts]
+    return [fmean(part) if part else math.nan for part in parts]
 
 
 TABLES: tuple[Callable[[Path], str], ...] = (returns_markdown, floors_markdown, time_markdown)
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m debiased_contrastive.experiments.control_table FOLDER")
     found = Path(sys.argv[1])
     print("\n".join(made(found) for made in TABLES), end="")
     for name, picture in curves(found).items():

@@ -15,13 +15,13 @@ from debiased_contrastive.encoders.export import load_encoder_weights, save_enco
 from debiased_contrastive.experiments.control_settings import Camera, ControlSettings
 from debiased_contrastive.experiments.course import newest_state
 from debiased_contrastive.experiments.log import Board
+from debiased_contrastive.experiments.replay_files import remove_replay
 from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, task_of
 from debiased_contrastive.experiments.settings import as_json, made_from
 from debiased_contrastive.methods.agent import Agent
 from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.training.checkpoint import save_checkpoint
 from debiased_contrastive.training.order import seed_of
-from debiased_contrastive.training.replay_files import replay_files
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,14 @@ def trained_agent(
 
     Whoever stops between two steps loses nothing: closing the generator writes a checkpoint.
     """
+    if run.is_finished:
+        remove_replay(run.folder)
+        return
     rollout, training = Rollout(settings, device), settings.training
     _restore(run, rollout)
     judge = task_of(settings)
-    log, gained = Log(run, rollout, Board(run.folder, rollout.step) if tensorboard else None), _last_return(run)
+    journal = Journal(run, rollout, Board(run.folder, rollout.step) if tensorboard else None)
+    gained = _last_return(run)
     try:
         while rollout.step < rollout.steps:
             rollout.forward()
@@ -61,7 +65,7 @@ def trained_agent(
             if step % training.evaluate_every == 0 or is_last:
                 found = list(returns(rollout.agent, judge, settings, "evaluation"))
                 gained = fmean(found)
-            log.after(found, time.perf_counter() - start)
+            journal.after(found, time.perf_counter() - start)
             if step % (training.checkpoint_every or training.evaluate_every) == 0 or is_last:
                 save_checkpoint(run.folder, step, rollout.save(run.folder))
             yield Stride(step, rollout.steps, rollout.task.repeat, gained)
@@ -70,21 +74,23 @@ def trained_agent(
         raise
     save_encoder(run.folder, rollout.agent, as_json(settings))
     # It is for what is learnt later, and gigabytes.
-    for _, path in replay_files(run.folder):
-        path.unlink()
+    remove_replay(run.folder)
 
 
 def _restore(run: Run, rollout: Rollout) -> None:
     state, refused = newest_state(run, rollout.agent, print)
-    if state is not None:
+    if state is None:
+        # Of a crash before the first checkpoint.
+        remove_replay(run.folder)
+    else:
         rollout.restore(run.folder, state)
     run.forget_after(rollout.step)
     for path in refused:
         path.unlink()
 
 
-class Log:
-    """Lines of metrics at their steps, with the time between them."""
+class Journal:
+    """Lines of metrics of an agent, with the time between them."""
 
     def __init__(self, run: Run, rollout: Rollout, board: Board | None) -> None:
         self.run, self.rollout, self.board = run, rollout, board
@@ -109,7 +115,7 @@ class Log:
             **rollout.means(),
             "steps_per_second": (rollout.step - self.step) / passed,
             "frames_per_second": (rollout.frames - self.frames) / passed,
-            "seconds": {part: round(value, 4) for part, value in rollout.seconds.items()},
+            "seconds": {part: round(value, 4) for part, value in (*rollout.seconds.items(), ("whole", passed))},
         }
         if returns is not None:
             values |= {"return": fmean(returns), "returns": list(returns)}

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Sequence
 from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,10 @@ def check_film(path: Path, size: int) -> None:
     """Raise unless a film of that name and size can be written."""
     if path.suffix not in (".mp4", ".gif"):
         raise ValueError(f"a film must end in .mp4 or .gif; got {path}")
+    if path.suffix == ".mp4" and find_spec("av") is None:
+        raise ValueError(
+            "a film as .mp4 needs the package av: pip install 'debiased-contrastive[control]', or .gif"
+        )
     if not 16 <= size <= LARGEST or size % 2:
         raise ValueError(f"the size of a film must be an even number from 16 to {LARGEST}; got {size}")
 

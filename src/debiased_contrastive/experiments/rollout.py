@@ -14,10 +14,10 @@ from torch import Tensor
 from debiased_contrastive.data.control import EPISODE, PixelTask
 from debiased_contrastive.data.replay import Replay
 from debiased_contrastive.experiments.control_settings import ControlSettings
+from debiased_contrastive.experiments.replay_files import load_replay, save_replay
 from debiased_contrastive.methods.agent import Agent
 from debiased_contrastive.methods.curl import Contrast
 from debiased_contrastive.training.order import generator_of, seed_of
-from debiased_contrastive.training.replay_files import load_replay, save_replay
 
 
 def task_of(settings: ControlSettings) -> PixelTask:
@@ -64,8 +64,8 @@ class Rollout:
         """Of the last whole one."""
         self.measured: dict[str, list[float]] = {}
         """What was measured since `means` was called, by name."""
-        self.saved = [0, 0]
-        """Frames that the last two checkpoints know."""
+        self.saved = 0
+        """Frames that the last checkpoint knows."""
         self.seconds: defaultdict[str, float] = defaultdict(float)
         """By part of the work."""
 
@@ -132,8 +132,8 @@ class Rollout:
 
     def save(self, folder: Path) -> dict[str, Any]:
         """All that the next step depends on; what is remembered goes to files of the folder."""
-        save_replay(folder, self.replay, self.saved[-1], self.saved[-1])
-        self.saved = [self.saved[-1], self.replay.count]
+        save_replay(folder, self.replay, self.saved)
+        self.saved = self.replay.count
         return {
             "module": self.agent.state_dict(),
             "optimisers": {name: one.state_dict() for name, one in self.agent.optimisers.items()},
@@ -147,7 +147,7 @@ class Rollout:
         for name, one in self.agent.optimisers.items():
             one.load_state_dict(state["optimisers"][name])
         load_replay(folder, self.replay, state["replay"])
-        self.saved = [state["replay"]] * 2
+        self.saved = state["replay"]
         self.step = int(state["step"])
         for name in _COUNTERS:
             setattr(self, name, state[name])

@@ -41,6 +41,8 @@ class AgentSettings:
                 "filters, layers, feature_dim, hidden_dim and every must be at least 1, encoder_steps 1 or 2; got "
                 f"{', '.join(map(str, sizes))} and {self.encoder_steps}"
             )
+        if not 0 <= self.strided <= self.layers:
+            raise ValueError(f"strided must lie between 0 and layers, {self.layers}; got {self.strided}")
         shares = (self.gamma, self.critic_rate, self.encoder_rate)
         if not all(0 <= share <= 1 for share in shares) or not self.alpha > 0 or not self.alpha_learning_rate > 0:
             raise ValueError(
@@ -179,5 +181,6 @@ class Agent(nn.Module):
         momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.encoder_rate)
 
     def _seen_by_actor(self, frames: Tensor) -> Tensor:
-        features: Tensor = self.actor_head(self.eyes.convolutions(frames).detach())
+        """Where nothing is learnt: gradients of the policy must not reach the convolutions."""
+        features: Tensor = self.actor_head(self.eyes.convolutions(frames))
         return features

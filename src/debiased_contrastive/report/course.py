@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from debiased_contrastive.report.curve import Axis, curve, time_axis
+from debiased_contrastive.report.curve import curve, time_axis
 from debiased_contrastive.report.markup import figure, grid, legend, line_key, paragraph, section
 from debiased_contrastive.report.measure import SPEEDS
 from debiased_contrastive.report.number import DASH, decimal
@@ -21,8 +21,7 @@ PLOTS = (
 
 def course(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
     """Curves of all rows with one legend, and how fast training was."""
-    axis = time_axis(record for row in rows for record in row.group.records)
-    drawn = [_picture(rows, strokes, axis, *plot) for plot in PLOTS]
+    drawn = [_picture(rows, strokes, *plot) for plot in PLOTS]
     keys = legend((line_key(stroke), row.label) for row, stroke in zip(rows, strokes, strict=True))
     pictures = [picture for picture in drawn if picture]
     if not pictures:
@@ -34,8 +33,10 @@ def course(rows: Sequence[Row], strokes: Sequence[Stroke]) -> str:
 
 
 def _picture(
-    rows: Sequence[Row], strokes: Sequence[Stroke], axis: Axis, key: str, heading: str, percent: bool, caption: str
+    rows: Sequence[Row], strokes: Sequence[Stroke], key: str, heading: str, percent: bool, caption: str
 ) -> str:
+    # Agents know no epochs, so each picture has the axis of those that are in it.
+    axis = time_axis((record for row in rows for record in row.group.records), key)
     curves = [
         (row.label, found, stroke)
         for row, stroke in zip(rows, strokes, strict=True)

@@ -23,10 +23,11 @@ class Curve:
     high: tuple[float, ...]
 
 
-def time_axis(records: Iterable[Record]) -> Axis:
-    """Epochs, which may be parts of one, where any run logged more than a single one; else steps."""
+def time_axis(records: Iterable[Record], key: str) -> Axis:
+    """Epochs, which may be parts of one, where any run logged the key in more than a single one; else steps."""
     for record in records:
-        epochs = [epoch for line in record.metrics if (epoch := finite(line.get("epoch"))) is not None]
+        lines = [line for line in record.metrics if finite(line.get(key)) is not None]
+        epochs = [epoch for line in lines if (epoch := finite(line.get("epoch"))) is not None]
         if epochs and max(epochs) - min(epochs) >= 1:
             return "epoch"
     return "step"

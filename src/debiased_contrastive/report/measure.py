@@ -89,10 +89,17 @@ def values(record: Record) -> dict[str, float]:
 
 
 def _return(record: Record) -> float | None:
-    """Of the evaluation, or of the last one on the way."""
+    """Of the evaluation; before it, of the one at the end of a training that came to its end."""
     found = _entry(record.evaluation.get("return"), "mean")
-    logged = _logged(record.metrics, "return")
-    return found if found is not None or not logged else logged[-1]
+    frames, training = finite(record.section("training").get("frames")), record.section("training")
+    ended = [
+        value
+        for line in record.metrics
+        if (value := finite(line.get("return"))) is not None
+        and frames is not None
+        and (finite(line.get("step")) or 0) >= frames // (finite(training.get("repeat")) or 1)
+    ]
+    return found if found is not None or not ended else ended[-1]
 
 
 def _tasks(tasks: object) -> dict[str, float | None]:

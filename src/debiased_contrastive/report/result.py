@@ -169,7 +169,9 @@ def _return_notes(rows: Sequence[Row]) -> list[str]:
         for row in compared
         for training in (row.group.records[0].section("training"),)
     }
-    here = ", ".join(f"{plain(frames)} frames, actions {plain(repeat)} times" for frames, repeat in sorted(seen))
+    here = ", ".join(
+        f"{plain(frames)} frames, actions {plain(repeat)} times" for frames, repeat in sorted(seen, key=str)
+    )
     return [f"Paper: Table 3, of 3 seeds; likely 800000 frames, actions 8 times, 84 pixels. Here: {here}."]
 
 

@@ -27,8 +27,9 @@ def save_whole(path: Path, state: dict[str, Any]) -> None:
     """Write a state with a digest before it, so that a file cut or altered later is noticed."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    content = buffer.getvalue()
-    write_atomically(path, hashlib.sha256(content).digest() + content)
+    # Not joined: of a replay there would be gigabytes twice.
+    content = buffer.getbuffer()
+    write_atomically(path, hashlib.sha256(content).digest(), content)
 
 
 def checkpoints(folder: Path) -> list[Path]:

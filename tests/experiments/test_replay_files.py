@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from debiased_contrastive.data.replay import Replay
-from debiased_contrastive.training.replay_files import load_replay, replay_files, save_replay
+from debiased_contrastive.experiments.replay_files import load_replay, remove_replay, replay_files, save_replay
 
 
 def empty(capacity: int = 20) -> Replay:
@@ -30,11 +30,13 @@ def same(one: Replay, other: Replay) -> bool:
 
 @pytest.mark.parametrize("pieces", [[5], [5, 1, 8], [15, 4, 9, 30, 2], [60, 3]])
 def test_pieces_make_a_whole(tmp_path: Path, pieces: list[int]) -> None:
-    replay, since, before = empty(), 0, 0
+    replay, saved = empty(), 0
     for piece in pieces:
         grow(replay, piece)
-        save_replay(tmp_path, replay, since, before)
-        before, since = since, replay.count
+        for _ in range(2):
+            # The second time there is nothing new, and the piece stays whole.
+            save_replay(tmp_path, replay, saved)
+            saved = replay.count
     again = empty()
     load_replay(tmp_path, again, replay.count)
     assert same(again, replay)
@@ -44,12 +46,11 @@ def test_pieces_make_a_whole(tmp_path: Path, pieces: list[int]) -> None:
 
 
 def test_the_checkpoint_before_the_last_can_be_gone_back_to(tmp_path: Path) -> None:
-    replay, since, before = empty(8), 0, 0
-    known = []
+    replay, saved, known = empty(8), 0, []
     for _ in range(9):
         grow(replay, 5)
-        save_replay(tmp_path, replay, since, before)
-        before, since = since, replay.count
+        save_replay(tmp_path, replay, saved)
+        saved = replay.count
         copy = empty(8)
         copy.put_rows(replay.count, replay.rows(0))
         known.append(copy)
@@ -64,14 +65,26 @@ def test_the_checkpoint_before_the_last_can_be_gone_back_to(tmp_path: Path) -> N
 
 def test_a_missing_or_damaged_piece_is_told(tmp_path: Path) -> None:
     replay = empty()
-    for since in (0, 4, 8):
+    for saved in (0, 4, 8):
         grow(replay, 4)
-        save_replay(tmp_path, replay, since, 0)
+        save_replay(tmp_path, replay, saved)
     path = tmp_path / "replay-8.pt"
     content = path.read_bytes()
     path.unlink()
-    with pytest.raises(ValueError, match=r"must hold the frames up to 12; some are missing after 4: restore"):
+    with pytest.raises(
+        ValueError, match="must hold the frames up to 12; they are missing or damaged after 4: restore"
+    ):
         load_replay(tmp_path, empty(), 12)
     path.write_bytes(content[:-9])
-    with pytest.raises(ValueError, match="damaged"):
+    with pytest.raises(ValueError, match="missing or damaged after 4"):
         load_replay(tmp_path, empty(), 12)
+
+
+def test_all_is_removed_at_the_end(tmp_path: Path) -> None:
+    replay = empty()
+    grow(replay, 4)
+    save_replay(tmp_path, replay, 0)
+    (tmp_path / ".replay-9.pt.77.tmp").write_bytes(b"cut off")
+    (tmp_path / "checkpoint-4.pt").write_bytes(b"stays")
+    remove_replay(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-4.pt"]
