@@ -19,7 +19,12 @@ PACKAGE = Path("src/debiased_contrastive")
 # Quick files first: most mutants fall within seconds.
 CORE = ["tests/objectives", "tests/modules", "tests/negatives", "tests/kernels/test_tiled.py", "tests/kernels"]
 SUITES = {
-    "data": ["tests/data/test_sentences.py", "tests/data/test_word_vectors.py", "tests/data/test_replay.py"],
+    "data": [
+        "tests/data/test_sentences.py",
+        "tests/data/test_word_vectors.py",
+        "tests/data/test_replay.py",
+        "tests/data/test_control.py",
+    ],
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
     "views": ["tests/views"],
@@ -175,12 +180,24 @@ MUTANTS = [
     Mutant("data/replay.py", "self._stacks((places + 1) % self.capacity)", "self._stacks(places)", "what was seen next is what was seen"),
     Mutant("data/replay.py", ".clamp(max=self.stack - 1) <= order", ".clamp(max=self.stack - 1) <= order + 1", "a stack whose oldest frame is overwritten"),
     Mutant("encoders/pixels.py", "        if strided > 1:", "        if strided > 9:", "strides look past what is thin"),
-    Mutant("experiments/replay_files.py", "replay.rows(max(since - 1, 0))", "replay.rows(since)", "the last frame of a piece without its action"),
+    Mutant("experiments/replay_files.py", "replay.rows(max(saved - 1, 0))", "replay.rows(saved)", "the last frame of a piece without its action"),
     Mutant("experiments/rollout.py", "for action in self.replay.done():", "for action in self.replay.done()[:-1]:", "an episode played again one step short"),
     Mutant("experiments/rollout.py", '"episode", self.episode)', '"episode", 0)', "every episode the same"),
     Mutant("experiments/rollout.py", '"frames", "episode", "is_running", "gained", "last_return", "measured"', '"frames", "episode", "is_running", "gained", "last_return"', "means forget what was before the cut"),
     Mutant("experiments/rollout.py", 'generator_of(self.settings.seed, "draw", step)', 'generator_of(self.settings.seed, "draw", 0)', "always the same places of the replay"),
     Mutant("experiments/curl.py", "camera.crop), explore=False)", "camera.crop), explore=True)", "evaluation by drawn actions"),
+    Mutant("experiments/rollout.py", "found.reward, found.discount, self._frame()", "found.reward, float(not found.is_last), self._frame()", "a limit of time is an end"),
+    Mutant("experiments/rollout.py", "self.frames += found.frames", "self.frames += self.task.repeat", "frames after the end of an episode counted"),
+    Mutant("experiments/rollout.py", "learns = step >= self.settings", "learns = step > self.settings", "one random step too many"),
+    Mutant("experiments/rollout.py", "kept + kept // (EPISODE // task.repeat) + 1 + camera.stack", "kept + 1", "no room for the first frames of episodes"),
+    Mutant("experiments/curl.py", "seed_of(settings.seed, what, number)", "seed_of(settings.seed, what, 0)", "one episode ten times"),
+    Mutant("experiments/curl.py", "self.time += judging", "self.time += 0 * judging", "evaluation counts as training"),
+    Mutant("experiments/replay_files.py", "if replay.count == saved:", "if replay.count < saved:", "a piece overwritten by its last frame"),
+    Mutant("data/control.py", "discount = 1.0 if found.discount is None else float(found.discount)", "discount = 1.0", "a task that is over goes on"),
+    Mutant("data/control.py", "self.low + (np.clip(action.numpy(), -1, 1) + 1) / 2 * (self.high - self.low)", "np.clip(action.numpy(), -1, 1)", "actions not brought to their limits"),
+    Mutant("methods/agent.py", "self.target_entropy = -float(action_dim)", "self.target_entropy = 0.0", "another entropy wanted"),
+    Mutant("methods/agent.py", "betas=(0.5, 0.999)", "betas=(0.9, 0.999)", "another momentum of the weight of entropy"),
+    Mutant("methods/sac.py", "LOG_STD = (-10.0, 2.0)", "LOG_STD = (-5.0, 2.0)", "other limits of the deviation"),
 ]  # fmt: skip
 
 

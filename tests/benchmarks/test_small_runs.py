@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import sentence_tasks, text_training
+from benchmarks import control, sentence_tasks, text_training
 from benchmarks.__main__ import PARTS
 from benchmarks.table import markdown
 
@@ -48,6 +48,17 @@ def test_a_small_training_on_text_says_how_fast_it_was(tmp_path: Path) -> None:
     assert [row["threads"] for row in results["rows"]] == [1, 2]
     assert all(row["seconds_whole"] > 0 for row in results["rows"])
     assert text_training.sentence_of(results) in done.stdout
+
+
+def test_a_small_run_of_agents_says_where_the_time_goes(tmp_path: Path) -> None:
+    done = run("benchmarks", "--only", "control", "--small", "--folder", str(tmp_path))
+    if "frames need OSMesa or EGL" in done.stderr or "is missing: pip install" in done.stderr:
+        pytest.skip(f"frames cannot be drawn here: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / PARTS["control"].file).read_text())
+    assert all(row["seconds"]["update"] > 0 for row in results["rows"])
+    assert control.markdown(results) in done.stdout
+    assert control.sentence_of(results) in done.stdout
 
 
 def test_nonsense_is_refused(tmp_path: Path) -> None:

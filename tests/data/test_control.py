@@ -1,17 +1,21 @@
 """Tasks of the control suite as frames; skipped where nothing draws without a screen."""
 
+from types import SimpleNamespace
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
 from debiased_contrastive.data import control
 from debiased_contrastive.data.control import EPISODE, PixelTask, task_names
 
-dm_control = pytest.importorskip("dm_control", reason="dm_control is not installed: it is in the extra `control`")
 SIX = ("finger-spin", "cartpole-swingup", "reacher-easy", "cheetah-run", "walker-walk", "ball_in_cup-catch")
 
 
 @pytest.fixture(scope="module")
 def task() -> PixelTask:
+    pytest.importorskip("dm_control", reason="dm_control is not installed: it is in the extra `control`")
     try:
         made = PixelTask("cartpole-swingup", size=24, repeat=8)
         made.begin(0)
@@ -115,3 +119,54 @@ def test_without_anything_that_draws_it_says_what_to_install(monkeypatch: pytest
         control._renderer()
     monkeypatch.setattr(control, "find_library", {"EGL": "libEGL.so"}.get)
     assert control._renderer() == "egl"
+
+
+class Stub:
+    """What PixelTask needs of a task of the suite; the third step ends it."""
+
+    def __init__(self, low: float, high: float) -> None:
+        self.limits = (low, high)
+        self.done: list[float] = []
+        self.task = self
+        self.random = np.random.RandomState(0)
+
+    def action_spec(self) -> SimpleNamespace:
+        return SimpleNamespace(shape=(2,), minimum=self.limits[0], maximum=np.full(2, self.limits[1]))
+
+    def reset(self) -> None:
+        self.done = []
+
+    def step(self, action: npt.NDArray[np.float64]) -> SimpleNamespace:
+        self.done.append(float(action[0]))
+        is_last = len(self.done) == 3
+        return SimpleNamespace(reward=1.0, discount=0.0 if is_last else None, last=lambda: is_last)
+
+
+def test_actions_reach_their_limits_and_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = Stub(-1.0, 3.0)
+    monkeypatch.setattr(control, "_loaded", lambda _name: stub)
+    task = PixelTask("stub-task", size=8, repeat=2)
+    assert task.action_dim == 2
+    task.begin(5)
+    assert task.step(torch.tensor([0.5, 0.0])) == (2.0, 2, 1.0, False)
+    assert task.step(torch.tensor([9.0, 0.0])) == (1.0, 1, 0.0, True)
+    assert stub.done == [2.0, 2.0, 3.0]
+
+
+def test_actions_without_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "_loaded", lambda _name: Stub(-1e10, 1e10))
+    with pytest.raises(ValueError, match="must have limits; those of lqr-lqr_2_1 have none"):
+        PixelTask("lqr-lqr_2_1", size=8, repeat=2)
+
+
+@pytest.mark.usefixtures("task")
+def test_a_renderer_that_does_not_work_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no\n display")
+
+    task = PixelTask("cartpole-swingup", size=8, repeat=2)
+    monkeypatch.setattr(type(task.environment.physics), "render", broken)
+    with pytest.raises(
+        ValueError, match=r"MUJOCO_GL=\w+ does not work here \(no display\): set it to egl or osmesa"
+    ):
+        task.frame()

@@ -18,7 +18,7 @@ from debiased_contrastive.experiments.control_settings import (
     ControlTraining,
     settled,
 )
-from debiased_contrastive.experiments.curl import control_settings_from, returns, trained, trained_agent
+from debiased_contrastive.experiments.curl import Journal, control_settings_from, returns, trained, trained_agent
 from debiased_contrastive.experiments.film import Film, check_film, filmed, write_film, write_strip
 from debiased_contrastive.experiments.replay_files import replay_files
 from debiased_contrastive.experiments.rollout import agent_of, centre, task_of
@@ -153,6 +153,21 @@ def test_the_replay_has_room_for_all_steps_of_a_run() -> None:
     practice = rollout.Rollout(settings_of(frames=4000, repeat=8), CPU)
     # 500 steps in 4 episodes of 125, each with a first frame of its own.
     assert practice.replay.capacity >= 500 + 4
+
+
+def test_evaluations_do_not_count_as_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("debiased_contrastive.experiments.curl.time.perf_counter", lambda: now)
+    run, practice = run_of(tmp_path / "run", settings_of()), rollout.Rollout(settings_of(), CPU)
+    journal = Journal(run, practice, None)
+    for _ in range(5):
+        practice.forward()
+    now = 110.0
+    journal.after([1.0, 2.0], judging=4.0)
+    (line,) = run.metrics()
+    assert line["seconds"]["whole"] == pytest.approx(6)
+    assert line["steps_per_second"] == pytest.approx(5 / 6)
+    assert line["return"] == 1.5
 
 
 def test_every_episode_begins_elsewhere_and_the_same_way_for_one_seed() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from debiased_contrastive.encoders.pixels import shares
 from debiased_contrastive.methods.agent import Agent, AgentSettings
 from debiased_contrastive.methods.curl import Contrast
+from debiased_contrastive.methods.sac import LOG_STD
 
 SMALL = {"filters": 4, "layers": 2, "feature_dim": 8, "hidden_dim": 32}
 
@@ -113,6 +114,36 @@ def test_critics_learn_what_the_slow_ones_say_of_the_next_action() -> None:
     torch.manual_seed(5)
     found = agent._update_critics(seen, actions, rewards, discounts, shares(following))
     assert found["critic_loss"] == pytest.approx(float(loss), rel=1e-5)
+
+
+def test_the_defaults_are_the_protocols() -> None:
+    settings = AgentSettings()
+    assert (settings.filters, settings.layers, settings.strided, settings.feature_dim) == (32, 4, 1, 50)
+    assert (settings.hidden_dim, settings.gamma, settings.alpha, settings.alpha_learning_rate) == (
+        1024,
+        0.99,
+        0.1,
+        1e-4,
+    )
+    assert (settings.critic_rate, settings.encoder_rate, settings.every, settings.encoder_steps) == (
+        0.01,
+        0.05,
+        2,
+        1,
+    )
+    assert LOG_STD == (-10, 2)
+    agent = agent_of()
+    assert agent.target_entropy == -2
+    assert agent.log_alpha.exp().item() == pytest.approx(0.1)
+    assert {name: one.param_groups[0]["betas"] for name, one in agent.optimisers.items()} == {
+        "critic": (0.9, 0.999), "actor": (0.9, 0.999), "alpha": (0.5, 0.999), "encoder": (0.9, 0.999),
+        "contrast": (0.9, 0.999),
+    }  # fmt: skip
+    assert {one.param_groups[0]["lr"] for one in agent.optimisers.values()} == {1e-3, 1e-4}
+    # Uniform in [0, 1).
+    weight = Contrast(50, tau_plus=0.0).weight
+    assert weight.min() >= 0
+    assert weight.mean().item() == pytest.approx(0.5, abs=0.03)
 
 
 def test_the_policy_and_what_is_slow_move_every_other_time() -> None:

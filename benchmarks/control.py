@@ -1,0 +1,127 @@
+"""Where the time of an agent's step goes, and how fast a large replay is drawn from."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from benchmarks.results import environment, parser, whole_number
+from debiased_contrastive.data.replay import Replay
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
+from debiased_contrastive.experiments.control_settings import ControlObjective, ControlSettings, settled
+from debiased_contrastive.experiments.rollout import Rollout
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.training.memory import keep_freed_memory
+
+OBJECTIVES = {
+    "without contrast": ControlObjective("none"),
+    "biased": ControlObjective("biased"),
+    "M = 2": ControlObjective("debiased", tau_plus=0.1, num_positives=2),
+}
+NETWORKS = ("act", "update")
+ROUNDS = 3
+
+
+def parts(settings: ControlSettings, steps: int) -> dict[str, float]:
+    """Seconds of a step by part of the work, of the fastest of some rounds; drawing is told apart by `draws`."""
+    rollout = Rollout(settings, torch.device("cpu"))
+    best: dict[str, float] = {}
+    for _ in range(settings.training.random_steps + 10):
+        rollout.forward()
+    for _ in range(ROUNDS):
+        rollout.seconds.clear()
+        start = time.perf_counter()
+        for _ in range(steps):
+            rollout.forward()
+        whole = (time.perf_counter() - start) / steps
+        if not best or whole < best["whole"]:
+            best = {"whole": whole, **{part: value / steps for part, value in rollout.seconds.items()}}
+    return best
+
+
+def draws(frames: int, size: int, crop: int, batch: int, views: int) -> dict[str, float]:
+    """Seconds to choose so many transitions of a full replay, and to cut their views out of it."""
+    replay = Replay(frames, (3, size, size), 1)
+    # Written to, or all of it would be one page of zeros.
+    replay.frames.random_(256)
+    replay.age[:] = torch.arange(frames) % 125
+    replay.goes_on[:] = replay.age != 124
+    replay.count = frames
+    generator = torch.Generator().manual_seed(0)
+    places = replay._places(batch, generator)
+    stacks = replay._stacks(places)
+    return {
+        "sample": _least(lambda: replay._stacks(replay._places(batch, generator))),
+        "augment": _least(lambda: [replay._cropped(stacks, crop, generator) for _ in range(views)]),
+    }
+
+
+def _least(call: Callable[[], object]) -> float:
+    seconds = []
+    for _ in range(10):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def sentence_of(results: dict[str, Any]) -> str:
+    """The draws of the result file in words, for docs/control.md."""
+    draw = results["draw"]
+    return (
+        f"Of {draw['frames']:,} frames of {draw['size']} x {draw['size']} pixels, {draw['batch']} transitions are "
+        f"chosen in {1e3 * draw['sample']:.1f} ms and {draw['views']} crops of each made in "
+        f"{1e3 * draw['augment']:.0f} ms on one core."
+    )
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The steps of the result file as a table, for docs/control.md."""
+    names = ("render", "simulate", "draw", *NETWORKS)
+    lines = [
+        f"| one core | steps/s | {' | '.join(f'{name}, ms' for name in names)} | rest, ms | not the networks' |",
+        f"| --- |{' ---: |' * (len(names) + 3)}",
+    ]
+    for row in results["rows"]:
+        seconds = row["seconds"]
+        rest = seconds["whole"] - sum(seconds[name] for name in names)
+        outside = 1 - sum(seconds[name] for name in NETWORKS) / seconds["whole"]
+        cells = " | ".join(f"{1e3 * seconds[name]:.1f}" for name in names)
+        lines.append(
+            f"| {row['objective']} | {1 / seconds['whole']:.1f} | {cells} | {1e3 * rest:.1f} | {outside:.0%} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    line = parser("benchmarks.control", __doc__, "results/control_speed.json")
+    line.add_argument("--steps", type=whole_number(1), default=200)
+    line.add_argument("--random-steps", type=whole_number(64), default=1000, help="before the clock starts")
+    line.add_argument("--frames", type=whole_number(1000), default=100_000, help="of the large replay")
+    arguments = line.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    machine = environment("torch", "dm_control", "mujoco", threads=1)
+    base = settled(CONTROL_PRESETS["curl"].settings)
+    base = replace(base, training=replace(base.training, random_steps=arguments.random_steps))
+    rows = [
+        {"objective": name, "seconds": parts(replace(base, objective=objective), arguments.steps)}
+        for name, objective in OBJECTIVES.items()
+    ]
+    shape = {"frames": arguments.frames, "size": 100, "crop": 84, "batch": 512, "views": 3}
+    results = {
+        "environment": machine,
+        "settings": {"benchmark": "control", "steps": arguments.steps, "random_steps": arguments.random_steps},
+        "rows": rows,
+        "draw": {**shape, **draws(**shape)},
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(arguments.out, json.dumps(results, indent=2) + "\n")
+    print(f"{markdown(results)}\n{sentence_of(results)}\nwritten to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
