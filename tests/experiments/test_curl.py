@@ -149,6 +149,21 @@ def test_the_first_step_after_the_random_ones_learns() -> None:
     assert "critic_loss" in practice.means()
 
 
+def test_updates_may_be_rarer_than_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates: list[int] = []
+
+    def learn(_self: rollout.Rollout, update: int) -> dict[str, float]:
+        updates.append(update)
+        return {"loss": 1.0}
+
+    monkeypatch.setattr(rollout.Rollout, "_learn", learn)
+    practice = rollout.Rollout(settings_of(random_steps=4, update_every=3), CPU)
+    for _ in range(13):
+        practice.forward()
+    # At steps 6, 9 and 12; counted one by one, since the policy moves at every other.
+    assert updates == [2, 3, 4]
+
+
 def test_the_replay_has_room_for_all_steps_of_a_run() -> None:
     practice = rollout.Rollout(settings_of(frames=4000, repeat=8), CPU)
     # 500 steps in 4 episodes of 125, each with a first frame of its own.

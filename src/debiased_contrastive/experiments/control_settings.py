@@ -85,6 +85,8 @@ class ControlTraining:
     """Of actor, critics, encoder and contrast; CURL's for the task if not given."""
     random_steps: int = 1000
     """At the beginning, before anything is learnt."""
+    update_every: int = 1
+    """Steps between two updates: without a card, frames are cheaper than networks."""
     capacity: int = 100_000
     """Steps that are remembered."""
     accelerator: str = "auto"
@@ -102,6 +104,7 @@ class ControlTraining:
         check_at_least(
             1,
             frames=self.frames,
+            update_every=self.update_every,
             log_every=self.log_every,
             evaluate_every=self.evaluate_every,
             episodes=self.episodes,

@@ -70,17 +70,18 @@ class Rollout:
         """By part of the work."""
 
     def forward(self) -> None:
-        """One step of the agent; after the random ones it learns at each."""
+        """One step of the agent; after the random ones it also learns."""
         if not self.is_running:
             self._begin()
         seed, step = self.settings.seed, self.step
         torch.manual_seed(seed_of(seed, "step", step))
-        learns = step >= self.settings.training.random_steps
-        action = self._action() if learns else 2 * torch.rand(self.task.action_dim) - 1
+        acts = step >= self.settings.training.random_steps
+        action = self._action() if acts else 2 * torch.rand(self.task.action_dim) - 1
         self._do(action)
         self.step += 1
-        if learns:
-            for name, value in self._learn(step).items():
+        update, rest = divmod(step, self.settings.training.update_every)
+        if acts and not rest:
+            for name, value in self._learn(update).items():
                 self.measured.setdefault(name, []).append(value)
 
     def means(self) -> dict[str, float]:
@@ -110,15 +111,15 @@ class Rollout:
         if found.is_last:
             self.episode, self.is_running, self.last_return = self.episode + 1, False, self.gained
 
-    def _learn(self, step: int) -> dict[str, float]:
+    def _learn(self, update: int) -> dict[str, float]:
         training, crop = self.settings.training, self.settings.camera.crop
         with self._timed("draw"):
-            generator = generator_of(self.settings.seed, "draw", step)
+            generator = generator_of(self.settings.seed, "draw", update)
             drawn = self.replay.draw(training.batch, crop, self.settings.objective.views, generator)
         with self._timed("update"):
             views = tuple(view.to(self.device) for view in drawn.views)
             others = (drawn.actions, drawn.rewards, drawn.discounts, drawn.next_view)
-            return self.agent.update(step, views, *(one.to(self.device) for one in others))
+            return self.agent.update(update, views, *(one.to(self.device) for one in others))
 
     def _frame(self) -> Tensor:
         with self._timed("render"):
