@@ -64,6 +64,16 @@ def test_grey_frames_are_the_brightness_of_coloured_ones() -> None:
 
 
 @pytest.mark.usefixtures("task")
+def test_smooth_frames_are_averages_of_larger_ones() -> None:
+    task = PixelTask("cartpole-swingup", size=20, repeat=8, plain=True, smooth=3)
+    task.begin(0)
+    frame, large = task.frame(), task.picture(60).float()
+    assert frame.shape == (3, 20, 20)
+    wanted = large.view(3, 20, 3, 20, 3).mean((2, 4))
+    assert float((frame.float() - wanted).abs().max()) <= 0.51
+
+
+@pytest.mark.usefixtures("task")
 def test_plain_frames_show_the_same_scene() -> None:
     """Without shadows and reflections, so a little different, and no more than a little."""
     frames = []

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from debiased_contrastive.encoders.pixels import Convolutions, head, shares
+from debiased_contrastive.encoders.pixels import Convolutions, head, motion, shares
 
 
 def test_the_sizes_are_those_of_the_protocol() -> None:
@@ -16,6 +16,16 @@ def test_the_sizes_are_those_of_the_protocol() -> None:
     # 20, 9, 4, 2
     assert Convolutions(9, 20, filters=8, layers=3, strided=2).feature_dim == 8 * 2 * 2
     torch.testing.assert_close(shares(frames), frames / 255)
+
+
+def test_motion_is_the_newest_frame_and_changes() -> None:
+    old, middle, new = (torch.rand(2, 3, 5, 5) for _ in range(3))
+    x = torch.cat([old, middle, new], 1)
+    found = motion(x, 3)
+    torch.testing.assert_close(found, torch.cat([4 * (middle - old), 4 * (new - middle), new - 0.5], 1))
+    # Nothing is lost.
+    again = found[:, 6:] + 0.5
+    torch.testing.assert_close(again - found[:, 3:6] / 4, middle)
 
 
 def test_weights_begin_orthogonal_and_in_the_centre() -> None:

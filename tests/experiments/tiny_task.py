@@ -14,8 +14,11 @@ class TinyTask:
     action_dim = 1
     seconds = 0.1
 
-    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False) -> None:
-        self.name, self.size, self.repeat, self.plain, self.grey = name, size, repeat, plain, grey
+    def __init__(
+        self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False, smooth: int = 1
+    ) -> None:
+        self.name, self.size, self.repeat, self.grey = name, size, repeat, grey
+        assert smooth == 1 or plain
         self.place, self.time = 0.0, 0
 
     def begin(self, seed: int) -> None:

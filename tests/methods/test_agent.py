@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.encoders.pixels import shares
+from debiased_contrastive.encoders.pixels import motion, shares
 from debiased_contrastive.methods.agent import Agent, AgentSettings
 from debiased_contrastive.methods.curl import Contrast
 from debiased_contrastive.methods.sac import LOG_STD
@@ -150,6 +150,18 @@ def test_the_policy_and_what_is_slow_move_every_other_time() -> None:
     agent, given = agent_of(), batch()
     assert moved(agent, PARTS, lambda: agent.update(1, *given)) == {"eyes", "critics", "contrast"}
     assert moved(agent, PARTS, lambda: agent.update(2, *given)) == set(PARTS)
+
+
+def test_with_motion_what_is_learnt_from_and_acted_on_are_changes() -> None:
+    torch.manual_seed(0)
+    settings = AgentSettings(filters=4, layers=2, feature_dim=8, hidden_dim=32, motion=True)
+    agent = Agent(6, 12, 2, settings, None, stack=2)
+    frames = torch.randint(256, (1, 6, 12, 12), dtype=torch.uint8)
+    torch.testing.assert_close(agent._input(frames), motion(shares(frames), 3))
+    with torch.no_grad():
+        head, convolutions = agent.actor_head, agent.eyes.convolutions
+        wanted = agent.policy(head(convolutions(motion(shares(frames), 3))))[0].tanh()[0]
+    torch.testing.assert_close(agent.act(frames[0], explore=False), wanted)
 
 
 def test_without_a_contrast_there_is_none() -> None:

@@ -7,11 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 EPISODE = 1000
 """Frames of the simulation in an episode of the suite."""
 LARGEST = 480
 """Side of the largest frame, in pixels."""
+BRIGHTNESS = (0.299, 0.587, 0.114)
+"""Of red, green and blue."""
 WIDEST = 1e3
 """An action beyond it is without limit; those of the suite have 1 or little more."""
 
@@ -36,18 +39,23 @@ class PixelTask:
     else need be kept to come back to the middle of one.
     """
 
-    def __init__(self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False) -> None:
+    def __init__(
+        self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False, smooth: int = 1
+    ) -> None:
         """plain: draw without shadows and reflections, in a quarter of the time where there is no card.
 
-        grey: frames have one channel, their brightness.
+        grey: frames have one channel, their brightness. smooth: they are drawn so many times as large and averaged.
         """
-        if not 1 <= size <= LARGEST:
-            raise ValueError(f"the size of frames must lie between 1 and {LARGEST} pixels; got {size}")
-        self.name, self.size, self.repeat, self.grey = name, size, repeat, grey
+        if not 1 <= size * smooth <= LARGEST:
+            raise ValueError(f"the size of frames must lie between 1 and {LARGEST} pixels; got {size * smooth}")
+        self.name, self.size, self.repeat, self.grey, self.smooth = name, size, repeat, grey, smooth
         self.environment = _loaded(name)
         self.drawn = {"reflection": False} if plain else {}
-        if plain:
-            self.environment.physics.model.vis.quality.shadowsize = 0
+        quality = self.environment.physics.model.vis.quality if plain else None
+        if quality is not None:
+            quality.shadowsize = 0
+            # What is averaged needs no smooth edges.
+            quality.offsamples = quality.offsamples if smooth == 1 else 0
         spec = self.environment.action_spec()
         self.low, self.high = (np.broadcast_to(end, spec.shape) for end in (spec.minimum, spec.maximum))
         if self.high.max() > WIDEST:
@@ -78,12 +86,13 @@ class PixelTask:
 
     def frame(self) -> Tensor:
         """What the agent sees now, (channels, size, size) uint8."""
-        seen = self.picture(self.size)
-        if not self.grey:
+        seen = self.picture(self.size * self.smooth)
+        if self.smooth == 1 and not self.grey:
             return seen
-        red, green, blue = seen.float()
-        brightness: Tensor = 0.299 * red + 0.587 * green + 0.114 * blue
-        return brightness.round().byte().unsqueeze(0)
+        average = F.avg_pool2d(seen.float(), self.smooth)
+        if self.grey:
+            average = torch.einsum("c,chw->hw", torch.tensor(BRIGHTNESS), average).unsqueeze(0)
+        return average.round().byte()
 
     def picture(self, size: int) -> Tensor:
         """What the camera sees now, (3, size, size) uint8."""

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 KERNEL = 3
+CHANGE = 4.0
+"""Times by which changes are made larger, so that they are about as large as what is seen."""
 
 
 def shares(frames: Tensor) -> Tensor:
@@ -15,6 +17,16 @@ def shares(frames: Tensor) -> Tensor:
     Apart from the convolutions, since several networks see one frame: on a CPU this takes as long as a layer.
     """
     return frames.contiguous(memory_format=torch.channels_last).float().mul_(1 / 255)
+
+
+def motion(x: Tensor, channels: int) -> Tensor:
+    """A stack of frames of so many channels, as shares and oldest first, as its changes and its newest frame.
+
+    It is the same information. But the slow turn of a pole moves few pixels by little, beside all that stands
+    still: small networks find it sooner where that is taken away.
+    """
+    changes = (x[:, channels:] - x[:, :-channels]).mul_(CHANGE)
+    return torch.cat([changes, x[:, -channels:] - 0.5], 1)
 
 
 class Convolutions(nn.Module):

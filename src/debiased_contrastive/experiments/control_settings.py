@@ -30,6 +30,8 @@ class Camera:
 
     grey: bool = False
     """Brightness alone."""
+    smooth: int = 1
+    """Frames are drawn so many times as large, and averaged."""
 
     @property
     def channels(self) -> int:
@@ -37,7 +39,7 @@ class Camera:
         return 1 if self.grey else 3
 
     def __post_init__(self) -> None:
-        check_at_least(1, size=self.size, crop=self.crop, stack=self.stack)
+        check_at_least(1, size=self.size, crop=self.crop, stack=self.stack, smooth=self.smooth)
         if self.crop > self.size:
             raise ValueError(f"crop must be at most size; got {self.crop} of {self.size} pixels")
 

@@ -24,7 +24,14 @@ def task_of(settings: ControlSettings) -> PixelTask:
     """The task, drawn as the agent sees it."""
     camera, repeat = settings.camera, settings.training.repeat
     assert repeat is not None, "settings must be settled"
-    return PixelTask(settings.task, size=camera.size, repeat=repeat, plain=camera.plain, grey=camera.grey)
+    return PixelTask(
+        settings.task,
+        size=camera.size,
+        repeat=repeat,
+        plain=camera.plain,
+        grey=camera.grey,
+        smooth=camera.smooth,
+    )
 
 
 def agent_of(settings: ControlSettings, action_dim: int) -> Agent:
@@ -37,7 +44,8 @@ def agent_of(settings: ControlSettings, action_dim: int) -> Agent:
         contrast = Contrast(settings.agent.feature_dim, tau_plus=objective.correction, floor=objective.floor)
     torch.manual_seed(seed_of(settings.seed, "weights"))
     channels = camera.channels * camera.stack
-    return Agent(channels, camera.crop, action_dim, settings.agent, contrast, learning_rate=rate)
+    sizes = (channels, camera.crop, action_dim)
+    return Agent(*sizes, settings.agent, contrast, stack=camera.stack, learning_rate=rate)
 
 
 def centre(frames: Tensor, crop: int) -> Tensor:

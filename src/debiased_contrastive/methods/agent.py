@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.encoders.momentum import momentum_copy, momentum_update_
-from debiased_contrastive.encoders.pixels import Convolutions, head, shares
+from debiased_contrastive.encoders.pixels import Convolutions, head, motion, shares
 from debiased_contrastive.methods.curl import Contrast
 from debiased_contrastive.methods.sac import Critics, Policy, actor_loss, alpha_loss, critic_loss, target
 
@@ -20,6 +20,8 @@ class AgentSettings:
     layers: int = 4
     strided: int = 1
     """The first so many layers have a stride of 2."""
+    motion: bool = False
+    """See the newest frame, and of the others how they changed."""
     feature_dim: int = 50
     hidden_dim: int = 1024
     gamma: float = 0.99
@@ -79,11 +81,15 @@ class Agent(nn.Module):
         settings: AgentSettings,
         contrast: Contrast | None,
         *,
+        stack: int = 1,
         learning_rate: float = 1e-3,
     ) -> None:
-        """Of frames of that many channels and pixels a side; learning_rate: of all but the weight of entropy."""
+        """Of frames of that many pixels a side, with the channels of a whole stack.
+
+        learning_rate: of all but the weight of entropy.
+        """
         super().__init__()
-        self.settings, self.learning_rate = settings, learning_rate
+        self.settings, self.learning_rate, self.frame_channels = settings, learning_rate, channels // stack
         self.target_entropy = -float(action_dim)
         dim, hidden = settings.feature_dim, settings.hidden_dim
         self.eyes = Eyes(Convolutions(channels, size, settings.filters, settings.layers, settings.strided), dim)
@@ -113,7 +119,7 @@ class Agent(nn.Module):
     @torch.no_grad()
     def act(self, frames: Tensor, *, explore: bool) -> Tensor:
         """(a,) what to do at one stack of frames (c, s, s), on the CPU: the most likely, or drawn."""
-        features = self._seen_by_actor(shares(frames.unsqueeze(0).to(self.log_alpha.device)))
+        features = self._seen_by_actor(self._input(frames.unsqueeze(0).to(self.log_alpha.device)))
         action = self.policy.drawn(features)[0] if explore else self.policy(features)[0].tanh()
         return action.squeeze(0).cpu()
 
@@ -130,14 +136,18 @@ class Agent(nn.Module):
 
         views: crops (b, c, s, s) uint8 of what was seen, the first for the agent and queries, others for keys.
         """
-        seen, *others = map(shares, views)
-        found = self._update_critics(seen, actions, rewards, discounts, shares(following))
+        seen, *others = map(self._input, views)
+        found = self._update_critics(seen, actions, rewards, discounts, self._input(following))
         if step % self.settings.every == 0:
             found |= self._update_policy(seen)
             self._follow()
         if self.contrast is not None:
             found |= self._update_contrast(self.contrast, seen, others)
         return found
+
+    def _input(self, frames: Tensor) -> Tensor:
+        x = shares(frames)
+        return motion(x, self.frame_channels) if self.settings.motion else x
 
     def _update_critics(
         self, seen: Tensor, actions: Tensor, rewards: Tensor, discounts: Tensor, following: Tensor
@@ -170,11 +180,13 @@ class Agent(nn.Module):
         return {"contrast_loss": loss.item(), "floored": floored, "tau_cap_median": tau_cap}
 
     def _step(self, loss: Tensor, *names: str) -> None:
-        # All, since a loss leaves gradients in networks that it passes through and does not train.
-        self.zero_grad(set_to_none=True)
-        loss.backward()
-        for name in names:
-            self.optimisers[name].step()
+        # Of what is trained alone: a loss also passes through networks that it does not train.
+        chosen = [self.optimisers[name] for name in names]
+        weights = list(dict.fromkeys(weight for one in chosen for weight in one.param_groups[0]["params"]))
+        for weight, gradient in zip(weights, torch.autograd.grad(loss, weights), strict=True):
+            weight.grad = gradient
+        for one in chosen:
+            one.step()
 
     def _follow(self) -> None:
         momentum_update_(self.slow_critics, self.critics, 1 - self.settings.critic_rate)
