@@ -93,6 +93,8 @@ def test_what_an_agent_gains_on_the_way_is_no_result(tmp_path: Path) -> None:
     half = write_run(tmp_path / "half", control_settings("biased", 0, "cartpole-swingup"), metrics=course(400)[:-1])
     (row,) = rows([half])
     assert "return" not in row.measures
+    assert row.main.key == "return"
+    assert "released code" not in said([half, control_run(tmp_path / "whole", 400, "debiased")])
     assert "No run has been evaluated yet" in said([half])
 
 

@@ -1,7 +1,7 @@
 """The summary of runs as plain data: one row per setting, each number with its interval over seeds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from debiased_contrastive.evaluation.interval import gap_closed, mean_and_interval
 from debiased_contrastive.paper import published
 from debiased_contrastive.report.group import Group, baseline, grouped
-from debiased_contrastive.report.measure import MAINS, Metric, values
+from debiased_contrastive.report.measure import MAINS, RETURN, Metric, values
 from debiased_contrastive.report.record import finite, read_records
 from debiased_contrastive.runs import Run
 
@@ -66,10 +66,13 @@ def rows(runs: Sequence[Run]) -> tuple[Row, ...]:
 def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
     """A row for each group, in their order."""
     measures = {id(group): _measures(group) for group in groups}
-    frames: dict[str, set[str]] = {}
+    frames: dict[str, list[Group]] = {}
     for group in groups:
-        frames.setdefault(group.frame, set()).update(measures[id(group)])
-    mains = {frame: next((one for one in MAINS if one.key in keys), MAINS[0]) for frame, keys in frames.items()}
+        frames.setdefault(group.frame, []).append(group)
+    mains = {
+        frame: _main(members[0], {key for group in members for key in measures[id(group)]})
+        for frame, members in frames.items()
+    }
 
     def share(group: Group) -> float | None:
         biased, unbiased = (baseline(group, groups, kind) for kind in ("biased", "unbiased"))
@@ -87,6 +90,12 @@ def summarised(groups: Sequence[Group]) -> tuple[Row, ...]:
     return tuple(
         Row(group, measures[id(group)], mains[group.frame], share(group), _paper(group)) for group in groups
     )
+
+
+def _main(group: Group, keys: Collection[str]) -> Metric:
+    """Of what was measured the first that counts; before anything was, what will."""
+    waiting = RETURN if group.settings.get("task") else MAINS[0]
+    return next((one for one in MAINS if one.key in keys), waiting)
 
 
 def has_unbiased(rows: Sequence[Row]) -> bool:
