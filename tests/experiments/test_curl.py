@@ -21,7 +21,7 @@ from debiased_contrastive.experiments.control_settings import (
 from debiased_contrastive.experiments.curl import Journal, control_settings_from, returns, trained, trained_agent
 from debiased_contrastive.experiments.film import Film, check_film, filmed, write_film, write_strip
 from debiased_contrastive.experiments.replay_files import replay_files
-from debiased_contrastive.experiments.rollout import agent_of, centre, task_of
+from debiased_contrastive.experiments.rollout import agent_of, centre, seen, task_of
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.methods.agent import AgentSettings
 from debiased_contrastive.runs import Run, new_run
@@ -211,6 +211,21 @@ def test_with_one_seed_all_begin_alike_whatever_the_contrast() -> None:
     assert agents[2].contrast.tau_plus == 0.05
 
 
+def test_with_edges_repeated_the_middle_is_the_whole_frame() -> None:
+    """Or whatever is at the edge of the picture would be out of sight."""
+    camera = Camera(size=6, crop=6, pad=2)
+    task = task_of(replace(settings_of(), camera=camera))
+    task.begin(0)
+    frame = seen(task, camera)
+    assert frame.shape == (3, 10, 10)
+    assert frame.dtype == torch.uint8
+    assert torch.equal(centre(frame, 6), task.frame())
+    assert torch.equal(frame[:, 0], frame[:, 2])
+    assert torch.equal(frame[:, :, 9], frame[:, :, 7])
+    with pytest.raises(ValueError, match=r"crop must be at most size \+ 2 pad, 10; got 11"):
+        Camera(size=6, crop=11, pad=2)
+
+
 def test_the_middle_is_what_is_acted_on() -> None:
     frames = torch.arange(36).view(1, 6, 6)
     assert torch.equal(centre(frames, 4), frames[:, 1:5, 1:5])
@@ -267,7 +282,7 @@ def test_settings_come_back_from_json_and_know_the_tasks() -> None:
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        (Camera, {"size": 10, "crop": 12}, "crop must be at most size; got 12 of 10"),
+        (Camera, {"size": 10, "crop": 12}, r"crop must be at most size \+ 2 pad, 10; got 12"),
         (ControlObjective, {"kind": "hard"}, "kind must be one of"),
         (ControlObjective, {"tau_plus": 1.0}, "tau_plus"),
         (ControlTraining, {"capacity": 10}, "capacity must be an integer of at least 1000; got 10"),

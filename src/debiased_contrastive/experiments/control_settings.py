@@ -32,16 +32,24 @@ class Camera:
     """Brightness alone."""
     smooth: int = 1
     """Frames are drawn so many times as large, and averaged."""
+    pad: int = 0
+    """Pixels of the edge that are repeated around a frame, so that a crop need not leave anything out."""
 
     @property
     def channels(self) -> int:
         """Of a frame."""
         return 1 if self.grey else 3
 
+    @property
+    def side(self) -> int:
+        """Of a frame with what is around it, in pixels."""
+        return self.size + 2 * self.pad
+
     def __post_init__(self) -> None:
         check_at_least(1, size=self.size, crop=self.crop, stack=self.stack, smooth=self.smooth)
-        if self.crop > self.size:
-            raise ValueError(f"crop must be at most size; got {self.crop} of {self.size} pixels")
+        check_at_least(0, pad=self.pad)
+        if self.crop > self.side:
+            raise ValueError(f"crop must be at most size + 2 pad, {self.side}; got {self.crop}")
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from debiased_contrastive.experiments.control_settings import Camera, ControlSet
 from debiased_contrastive.experiments.course import newest_state
 from debiased_contrastive.experiments.log import Board
 from debiased_contrastive.experiments.replay_files import remove_replay
-from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, task_of
+from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, seen, task_of
 from debiased_contrastive.experiments.settings import as_json, made_from
 from debiased_contrastive.methods.agent import Agent
 from debiased_contrastive.runs import Run, existing_run
@@ -139,12 +139,12 @@ def returns(agent: Agent, task: PixelTask, settings: ControlSettings, what: str)
 def played(agent: Agent, task: PixelTask, camera: Camera, seed: int) -> Iterator[float]:
     """The rewards of an episode, each when it is given."""
     task.begin(seed)
-    seen = deque([task.frame()] * camera.stack, camera.stack)
+    frames = deque([seen(task, camera)] * camera.stack, camera.stack)
     is_last = False
     while not is_last:
-        step = task.step(agent.act(centre(torch.cat(list(seen)), camera.crop), explore=False))
+        step = task.step(agent.act(centre(torch.cat(list(frames)), camera.crop), explore=False))
         is_last = step.is_last
-        seen.append(task.frame())
+        frames.append(seen(task, camera))
         yield step.reward
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from debiased_contrastive.data.control import EPISODE, PixelTask
 from debiased_contrastive.data.replay import Replay
-from debiased_contrastive.experiments.control_settings import ControlSettings
+from debiased_contrastive.experiments.control_settings import Camera, ControlSettings
 from debiased_contrastive.experiments.replay_files import load_replay, save_replay
 from debiased_contrastive.methods.agent import Agent
 from debiased_contrastive.methods.curl import Contrast
@@ -46,6 +47,14 @@ def agent_of(settings: ControlSettings, action_dim: int) -> Agent:
     channels = camera.channels * camera.stack
     sizes = (channels, camera.crop, action_dim)
     return Agent(*sizes, settings.agent, contrast, stack=camera.stack, learning_rate=rate)
+
+
+def seen(task: PixelTask, camera: Camera) -> Tensor:
+    """A frame of the task, with what is repeated around it."""
+    frame = task.frame()
+    if not camera.pad:
+        return frame
+    return F.pad(frame.float().unsqueeze(0), [camera.pad] * 4, "replicate").squeeze(0).byte()
 
 
 def centre(frames: Tensor, crop: int) -> Tensor:
@@ -131,7 +140,7 @@ class Rollout:
 
     def _frame(self) -> Tensor:
         with self._timed("render"):
-            return self.task.frame()
+            return seen(self.task, self.settings.camera)
 
     @contextmanager
     def _timed(self, part: str) -> Iterator[None]:
@@ -174,4 +183,4 @@ def _replay(settings: ControlSettings, task: PixelTask) -> Replay:
     kept = min(training.capacity, training.frames // task.repeat)
     # An episode has a frame more than it has steps, and the oldest stacks are not whole.
     room = kept + kept // (EPISODE // task.repeat) + 1 + camera.stack
-    return Replay(room, (camera.channels, camera.size, camera.size), task.action_dim, camera.stack)
+    return Replay(room, (camera.channels, camera.side, camera.side), task.action_dim, camera.stack)
