@@ -131,13 +131,32 @@ def test_without_anything_that_draws_it_says_what_to_install(monkeypatch: pytest
     assert control._renderer() == "egl"
 
 
+@pytest.mark.usefixtures("task")
+def test_a_wider_view_keeps_the_cart_in_sight() -> None:
+    """At the end of its rail the usual camera has lost it."""
+    sights = []
+    for wide in (1.0, 1.3):
+        task = PixelTask("cartpole-swingup", size=60, repeat=8, plain=True, wide=wide)
+        pictures = []
+        for place in (0.0, 1.8):
+            with task.environment.physics.reset_context():
+                task.environment.physics.named.data.qpos["slider"] = place
+            pictures.append(task.frame().float())
+        red, _, blue = pictures[1]
+        # The cart and its pole are of a warm colour, all else is blue.
+        sights.append(int((red > blue).sum()))
+    assert sights[0] < 10
+    assert sights[1] > 30
+
+
 class Stub:
     """What PixelTask needs of a task of the suite; the third step ends it."""
 
     def __init__(self, low: float, high: float) -> None:
         self.limits = (low, high)
         self.done: list[float] = []
-        self.task = self
+        self.task = self.physics = self.model = self
+        self.cam_fovy = [45.0]
         self.random = np.random.RandomState(0)
 
     def action_spec(self) -> SimpleNamespace:

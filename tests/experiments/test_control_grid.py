@@ -57,7 +57,7 @@ def test_tables_say_what_files_hold(folder: Path) -> None:
     biased = next(line for line in floors.splitlines() if line.startswith("| biased: floored"))
     assert set(biased.split("|")[2:-1]) == {" 0% "}
     shares = next(line for line in time_markdown(folder).splitlines() if line.startswith("| biased")).split(" | ")
-    assert sum(float(cell.rstrip("%")) for cell in shares[2:7]) == pytest.approx(100, abs=0.5)
+    assert sum(float(cell.rstrip("%")) for cell in shares[2:8]) == pytest.approx(100, abs=0.5)
 
 
 def test_pictures_are_made(folder: Path) -> None:

@@ -14,11 +14,8 @@ class TinyTask:
     action_dim = 1
     seconds = 0.1
 
-    def __init__(
-        self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False, smooth: int = 1
-    ) -> None:
+    def __init__(self, name: str, *, size: int, repeat: int, grey: bool = False, **_looks: float) -> None:
         self.name, self.size, self.repeat, self.grey = name, size, repeat, grey
-        assert smooth == 1 or plain
         self.place, self.time = 0.0, 0
 
     def begin(self, seed: int) -> None:

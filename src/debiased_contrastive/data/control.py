@@ -1,5 +1,6 @@
 """Tasks of the DeepMind control suite, seen through a camera."""
 
+import math
 import os
 from ctypes.util import find_library
 from typing import Any, NamedTuple
@@ -40,16 +41,27 @@ class PixelTask:
     """
 
     def __init__(
-        self, name: str, *, size: int, repeat: int, plain: bool = False, grey: bool = False, smooth: int = 1
+        self,
+        name: str,
+        *,
+        size: int,
+        repeat: int,
+        plain: bool = False,
+        grey: bool = False,
+        smooth: int = 1,
+        wide: float = 1.0,
     ) -> None:
         """plain: draw without shadows and reflections, in a quarter of the time where there is no card.
 
         grey: frames have one channel, their brightness. smooth: they are drawn so many times as large and averaged.
+        wide: times as much of the world is seen to each side.
         """
         if not 1 <= size * smooth <= LARGEST:
             raise ValueError(f"the size of frames must lie between 1 and {LARGEST} pixels; got {size * smooth}")
         self.name, self.size, self.repeat, self.grey, self.smooth = name, size, repeat, grey, smooth
         self.environment = _loaded(name)
+        angles = self.environment.physics.model.cam_fovy
+        angles[0] = math.degrees(2 * math.atan(wide * math.tan(math.radians(angles[0]) / 2)))
         self.drawn = {"reflection": False} if plain else {}
         quality = self.environment.physics.model.vis.quality if plain else None
         if quality is not None:

@@ -18,7 +18,7 @@ _PRESETS = {
     "curl": ControlPreset(
         "a task of the control suite from small frames, for a single core; give --task",
         ControlSettings(
-            camera=Camera(size=32, crop=32, pad=2, plain=True, smooth=3),
+            camera=Camera(size=36, crop=36, pad=2, plain=True, smooth=3, wide=1.3),
             agent=AgentSettings(filters=16, layers=3, motion=True, hidden_dim=256),
             training=ControlTraining(frames=100_000, repeat=8, batch=64, evaluate_every=1250, log_every=50),
         ),

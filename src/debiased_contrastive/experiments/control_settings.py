@@ -30,6 +30,8 @@ class Camera:
 
     grey: bool = False
     """Brightness alone."""
+    wide: float = 1.0
+    """Times as much of the world is seen to each side; what leaves the picture is out of sight."""
     smooth: int = 1
     """Frames are drawn so many times as large, and averaged."""
     pad: int = 0
@@ -48,6 +50,8 @@ class Camera:
     def __post_init__(self) -> None:
         check_at_least(1, size=self.size, crop=self.crop, stack=self.stack, smooth=self.smooth)
         check_at_least(0, pad=self.pad)
+        if not 0.1 <= self.wide <= 10:
+            raise ValueError(f"wide must lie between 0.1 and 10; got {self.wide}: 1 is the camera of the task")
         if self.crop > self.side:
             raise ValueError(f"crop must be at most size + 2 pad, {self.side}; got {self.crop}")
 

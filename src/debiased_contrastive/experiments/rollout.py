@@ -32,6 +32,7 @@ def task_of(settings: ControlSettings) -> PixelTask:
         plain=camera.plain,
         grey=camera.grey,
         smooth=camera.smooth,
+        wide=camera.wide,
     )
 
 
