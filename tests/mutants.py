@@ -176,7 +176,7 @@ MUTANTS = [
     Mutant("methods/agent.py", "[self.slow_eyes(other) for other in others]", "[self.eyes(other) for other in others]", "keys of the encoder that learns"),
     Mutant("methods/agent.py", "self.slow_critics(self.slow_eyes(following), action)", "self.critics(self.eyes(following), action)", "targets of the critics that learn"),
     Mutant("methods/agent.py", "momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.encoder_rate)", "momentum_update_(self.slow_eyes, self.eyes, 1 - self.settings.critic_rate)", "one rate for all that is slow"),
-    Mutant("methods/agent.py", "            shared = self.eyes.convolutions(seen)\n            features = self.eyes.head(shared)", "            features = self.eyes(seen)\n        shared = self.eyes.convolutions(seen)", "gradients of the policy reach the convolutions"),
+    Mutant("methods/agent.py", '"actor": adam(self.actor_head, self.policy),', '"actor": adam(self.actor_head, self.policy, self.critics),', "the policy's loss trains the critics"),
     Mutant("data/replay.py", "self._stacks((places + 1) % self.capacity)", "self._stacks(places)", "what was seen next is what was seen"),
     Mutant("data/replay.py", ".clamp(max=self.stack - 1) <= order", ".clamp(max=self.stack - 1) <= order + 1", "a stack whose oldest frame is overwritten"),
     Mutant("encoders/pixels.py", "        if strided > 1:", "        if strided > 9:", "strides look past what is thin"),
