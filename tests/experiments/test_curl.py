@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from debiased_contrastive.data.replay import Transitions
 from debiased_contrastive.experiments import rollout
 from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
 from debiased_contrastive.experiments.control_settings import (
@@ -147,6 +148,20 @@ def test_the_first_step_after_the_random_ones_learns() -> None:
     assert not practice.means()
     practice.forward()
     assert "critic_loss" in practice.means()
+
+
+def test_every_update_draws_anew() -> None:
+    practice, seeds = rollout.Rollout(settings_of(random_steps=10), CPU), []
+    draw = practice.replay.draw
+
+    def watched(n: int, crop: int, views: int, generator: torch.Generator) -> Transitions:
+        seeds.append(generator.initial_seed())
+        return draw(n, crop, views, generator)
+
+    practice.replay.draw = watched  # type: ignore[method-assign]
+    for _ in range(15):
+        practice.forward()
+    assert len(set(seeds)) == 5
 
 
 def test_updates_may_be_rarer_than_steps(monkeypatch: pytest.MonkeyPatch) -> None:
