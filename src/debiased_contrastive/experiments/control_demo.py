@@ -18,7 +18,7 @@ def demo_runs(folder: Path, seeds: int) -> Iterator[tuple[Run, ControlSettings]]
 
 
 def demo_settings() -> ControlSettings:
-    """Of a task in which the pole stands at the start, which is learnt in minutes."""
+    """Of a task in which the pole stands at the start, of which minutes teach the beginning."""
     preset = CONTROL_PRESETS["curl"].settings
     training = replace(preset.training, frames=32_000, random_steps=500, evaluate_every=500, episodes=3)
     return settled(replace(preset, task="cartpole-balance", training=training))
