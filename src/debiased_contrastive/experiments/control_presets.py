@@ -18,9 +18,9 @@ _PRESETS = {
     "curl": ControlPreset(
         "a task of the control suite from small frames, for a single core; give --task",
         ControlSettings(
-            camera=Camera(size=36, crop=36, pad=2, plain=True, smooth=3, wide=1.3),
-            agent=AgentSettings(filters=16, layers=3, motion=True, hidden_dim=256),
-            training=ControlTraining(frames=100_000, repeat=8, batch=64, evaluate_every=1250, log_every=50),
+            camera=Camera(size=48, crop=48, pad=2, plain=True, grey=True, smooth=2, wide=1.3),
+            agent=AgentSettings(filters=16, layers=3, strided=2, motion=True, hidden_dim=256),
+            training=ControlTraining(frames=160_000, repeat=8, batch=64, evaluate_every=2500, log_every=50),
         ),
     ),
     "curl-dcl-paper": ControlPreset(
