@@ -1,0 +1,90 @@
+"""An embedding of every sample of the data, from which unlabeled samples are drawn (Section 5, ImageNet-100)."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class MemoryBank(nn.Module):
+    """A unit vector for each of n samples, which follows what the encoder makes of it.
+
+    >>> bank = MemoryBank(4, 2, generator=torch.Generator().manual_seed(0))
+    >>> bank.store(torch.tensor([1]), torch.tensor([[0.0, 1.0]]))
+    >>> bank.embeddings.shape, torch.allclose(bank.embeddings.norm(dim=1), torch.ones(4))
+    (torch.Size([4, 2]), True)
+
+    At the start the vectors have random directions. `store` mixes new ones in, before the next time that anybody
+    looks: until then the backward of `drawn_logits` reads the rows that the loss saw. All is in `state_dict`.
+    Under several processes every one of them holds the whole bank: store the same rows everywhere, gathered first.
+    """
+
+    storage: Tensor
+
+    def __init__(self, size: int, dim: int, *, momentum: float = 0.5, generator: torch.Generator) -> None:
+        """momentum: weight of the old vector."""
+        super().__init__()
+        if size < 2 or dim < 1:
+            raise ValueError(
+                f"a bank needs at least 2 samples and 1 dimension; got size={size}, dim={dim}: the number of "
+                "training samples, and the width of the embeddings"
+            )
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1); got {momentum}: 0.5 is usual")
+        self.momentum = momentum
+        self.register_buffer("storage", F.normalize(torch.randn(size, dim, generator=generator), dim=1))
+        self._waiting: tuple[Tensor, Tensor] | None = None
+        self.register_state_dict_pre_hook(_settled)  # type: ignore[no-untyped-call]
+
+    @property
+    def embeddings(self) -> Tensor:
+        """(n, d) the vectors; a view, which `store` changes when it is looked at again."""
+        self._settle()
+        return self.storage
+
+    @torch.no_grad()
+    def store(self, ids: Tensor, z: Tensor) -> None:
+        """Let the vectors of the samples ids (b,), all different, follow z (b, d)."""
+        n, dim = self.storage.shape
+        if z.shape != (len(ids), dim) or ids.dim() != 1 or ids.is_floating_point():
+            raise ValueError(
+                f"a bank stores ids (b,) and z (b, {dim}); got {ids.dtype} {tuple(ids.shape)} and {tuple(z.shape)}"
+            )
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < n:
+            raise ValueError(f"ids must lie in 0..{n - 1}, a row each; got {int(ids.min())}..{int(ids.max())}")
+        if not bool(z.isfinite().all()):
+            raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
+        self._settle()
+        # Copies, since who gave them may go on with them.
+        self._waiting = ids.to(self.storage.device, copy=True), z.detach().to(self.storage, copy=True)
+
+    @torch.no_grad()
+    def _settle(self) -> None:
+        if self._waiting is not None:
+            ids, z = self._waiting
+            self._waiting = None
+            mixed = self.momentum * self.storage[ids] + (1 - self.momentum) * F.normalize(z, dim=1)
+            self.storage[ids] = F.normalize(mixed, dim=1)
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        self._waiting = None
+        super()._load_from_state_dict(*arguments)
+
+
+def _settled(bank: nn.Module, _prefix: str, _keep_vars: bool) -> None:
+    assert isinstance(bank, MemoryBank)
+    bank._settle()
+
+
+def drawn_places(b: int, size: int, count: int, generator: torch.Generator) -> Tensor:
+    """(b, count) places in a bank of that size, drawn alike and with replacement."""
+    if count < 1:
+        raise ValueError(f"an anchor needs at least 1 unlabeled sample; got {count}: 4096 is usual")
+    return torch.randint(size, (b, count), generator=generator)
+
+
+def own_removed(logits: Tensor, places: Tensor, ids: Tensor) -> Tensor:
+    """Logits with -inf, for absent, where an anchor met its own vector."""
+    return logits.masked_fill(places == ids.unsqueeze(1), -math.inf)

@@ -1,0 +1,105 @@
+"""The bank follows what is stored, after the backward of what was read, and continues bit for bit."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from debiased_contrastive.kernels.drawn import drawn_logits
+from debiased_contrastive.negatives.bank import MemoryBank, drawn_places, own_removed
+
+
+def made(size: int = 6, dim: int = 3, momentum: float = 0.5) -> MemoryBank:
+    return MemoryBank(size, dim, momentum=momentum, generator=torch.Generator().manual_seed(0))
+
+
+def test_rows_follow_by_hand() -> None:
+    bank = made(3, 2, momentum=0.75)
+    bank.storage.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]]))
+    bank.store(torch.tensor([0]), torch.tensor([[0.0, 5.0]]))
+    # 0.75 (1, 0) + 0.25 (0, 1), of unit length; the length of what is stored does not count.
+    expected = torch.tensor([3.0, 1.0]) / 10**0.5
+    assert torch.allclose(bank.embeddings[0], expected)
+    assert torch.equal(bank.embeddings[1:], torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
+
+
+def test_all_rows_have_length_one() -> None:
+    bank = made(50, 8)
+    for step in range(5):
+        ids = torch.randperm(50, generator=torch.Generator().manual_seed(step))[:20]
+        bank.store(ids, 3 * torch.randn(20, 8))
+    assert torch.allclose(bank.embeddings.norm(dim=1), torch.ones(50))
+
+
+def test_what_is_stored_waits_for_the_backward() -> None:
+    bank = made()
+    anchors, places = torch.randn(2, 3, requires_grad=True), torch.tensor([[0, 1], [2, 2]])
+    before = bank.embeddings.clone()
+    logits = drawn_logits(anchors, bank.embeddings, places)
+    bank.store(torch.tensor([0, 2]), torch.randn(2, 3))
+    logits.sum().backward()
+    assert anchors.grad is not None
+    assert torch.allclose(anchors.grad, before[places].sum(1))
+    assert not torch.equal(bank.embeddings, before)
+
+
+def test_a_checkpoint_holds_what_waited() -> None:
+    bank = made()
+    bank.store(torch.tensor([3, 4]), torch.randn(2, 3))
+    state = copy.deepcopy(bank.state_dict())
+    other = made(momentum=0.5)
+    other.store(torch.tensor([0]), torch.randn(1, 3))
+    other.load_state_dict(state)
+    assert torch.equal(other.embeddings, bank.embeddings)
+    assert not torch.equal(bank.embeddings, made().embeddings)
+
+
+def test_its_own_copy_is_kept() -> None:
+    bank, z = made(), torch.randn(1, 3)
+    expected = F.normalize(0.5 * bank.embeddings[2] + 0.5 * F.normalize(z[0], dim=0), dim=0)
+    bank.store(torch.tensor([2]), z)
+    z.zero_()
+    assert torch.allclose(bank.embeddings[2], expected)
+
+
+def test_places_come_back_with_the_seed_and_repeat() -> None:
+    def drawn() -> torch.Tensor:
+        return drawn_places(4, 10, 2000, torch.Generator().manual_seed(3))
+
+    assert torch.equal(drawn(), drawn())
+    assert drawn().unique().tolist() == list(range(10))
+    share = drawn().flatten().bincount() / drawn().numel()
+    assert (share - 0.1).abs().max() < 0.015
+
+
+def test_the_own_vector_can_be_left_out() -> None:
+    logits, places = torch.zeros(2, 3), torch.tensor([[0, 1, 0], [5, 5, 2]])
+    found = own_removed(logits, places, torch.tensor([0, 2]))
+    assert (found == -torch.inf).tolist() == [[True, False, True], [False, False, True]]
+
+
+@pytest.mark.parametrize(
+    ("ids", "z", "message"),
+    [
+        (torch.tensor([6]), torch.zeros(1, 3), r"ids must lie in 0\.\.5"),
+        (torch.tensor([-1]), torch.zeros(1, 3), r"ids must lie in 0\.\.5"),
+        (torch.tensor([0.0]), torch.zeros(1, 3), "stores ids"),
+        (torch.tensor([0]), torch.zeros(1, 4), r"z \(b, 3\)"),
+        (torch.tensor([0]), torch.full((1, 3), torch.nan), "z must be finite"),
+    ],
+)
+def test_what_does_not_fit_is_refused(ids: torch.Tensor, z: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        made().store(ids, z)
+
+
+@pytest.mark.parametrize(("size", "dim", "momentum"), [(1, 3, 0.5), (4, 0, 0.5), (4, 3, 1.0), (4, 3, -0.1)])
+def test_sizes_are_checked(size: int, dim: int, momentum: float) -> None:
+    with pytest.raises(ValueError, match=r"bank needs at least|momentum must lie"):
+        made(size, dim, momentum)
+
+
+def test_no_samples_are_no_contrast() -> None:
+    with pytest.raises(ValueError, match="at least 1 unlabeled"):
+        drawn_places(2, 5, 0, torch.Generator())
