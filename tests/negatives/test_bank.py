@@ -44,12 +44,13 @@ def test_what_is_stored_waits_for_the_backward() -> None:
     assert not torch.equal(bank.embeddings, before)
 
 
-def test_a_checkpoint_holds_what_waited() -> None:
+def test_a_checkpoint_holds_what_waits_and_changes_nothing() -> None:
     bank = made()
     bank.store(torch.tensor([3, 4]), torch.randn(2, 3))
     state = copy.deepcopy(bank.state_dict())
     other = made(momentum=0.5)
     other.store(torch.tensor([0]), torch.randn(1, 3))
+    assert torch.equal(bank.storage, made().storage)
     other.load_state_dict(state)
     assert torch.equal(other.embeddings, bank.embeddings)
     assert not torch.equal(bank.embeddings, made().embeddings)

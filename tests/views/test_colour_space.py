@@ -1,11 +1,14 @@
 """Colour spaces of whole batches are scikit-image's, and their normalisation is what it says."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from skimage import color
 
-from debiased_contrastive.views.colour_space import MOMENTS, Space, lab, normalised, ycbcr
+from debiased_contrastive.views.colour_space import MOMENTS, Space, lab, ycbcr
+from debiased_contrastive.views.simclr import SimCLRViews
 
 CORNERS = torch.cartesian_prod(*[torch.tensor([0.0, 0.03, 0.04045, 0.5, 1.0])] * 3).T.reshape(1, 3, 5, 25)
 
@@ -44,8 +47,22 @@ def test_grey_has_no_colour() -> None:
 
 
 @pytest.mark.parametrize("space", ["lab", "ycbcr"])
-def test_normalised_takes_out_the_moments(space: Space) -> None:
-    images = torch.rand(2, 3, 4, 4)
+def test_views_are_in_their_space(space: Space) -> None:
+    pixels = torch.randint(256, (3, 3, 8, 8), dtype=torch.uint8)
+    views = SimCLRViews(
+        size=6, jitter_probability=0, grayscale_probability=0, blur_probability=0, blur_kernel=1, space=space
+    )
+    rgb = replace(views, space="rgb", mean=(0.0,) * 3, std=(1.0,) * 3)
+    drawn = rgb.drawn(2, 3, 8, 8, torch.Generator().manual_seed(0))
+    seen = rgb.applied(pixels, drawn)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in MOMENTS[space])
-    found = normalised(images, space) * std + mean
-    assert torch.allclose(found, lab(images) if space == "lab" else ycbcr(images), atol=1e-4)
+    expected = ((lab if space == "lab" else ycbcr)(seen.flatten(0, 1)) - mean) / std
+    assert torch.allclose(views.applied(pixels, drawn), expected.view_as(seen), atol=1e-5)
+    assert torch.allclose(views.normalised(seen[0]), expected[:3], atol=1e-5)
+
+
+def test_gray_images_have_no_colour_space() -> None:
+    with pytest.raises(ValueError, match="space=lab is of three channels"):
+        SimCLRViews(space="lab", mean=(0.5,), std=(0.5,))
+    with pytest.raises(ValueError, match="space must be one of rgb, lab, ycbcr; got 'hsv'"):
+        SimCLRViews(space="hsv")  # type: ignore[arg-type]

@@ -23,6 +23,7 @@ from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.priors import ITEMS, LABELS, METHODS, PAIRS, shown
 from debiased_contrastive.experiments.settings import Settings, from_json
 from debiased_contrastive.files import write_atomically
+from debiased_contrastive.methods.cmc import CMC
 from debiased_contrastive.prior.best_bin import separability
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
@@ -78,6 +79,7 @@ def representations_of(settings: Settings, run: Run, images: Tensor) -> dict[str
     if state is None or not run.is_finished:
         raise FileNotFoundError(f"{run.folder} is not trained yet: finish it with `debiased resume {run.folder}`")
     method = method_of(settings, gather=False)
+    assert not isinstance(method, CMC)
     method.load_state_dict(state["module"])
     networks = (method.encoder, nn.Sequential(method.encoder, method.projector))
     return dict(zip(REPRESENTATIONS, (*_of_pixels(images), *map(_of_network, networks)), strict=True))

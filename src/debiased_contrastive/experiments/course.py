@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,14 +90,7 @@ def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -
     """
     training, method = course.training, course.method
     total = course.epoch * training.epochs
-    optimiser = torch.optim.Adam(
-        (weight for weight in method.parameters() if weight.requires_grad),
-        lr=training.learning_rate,
-        weight_decay=training.weight_decay,
-        # In one pass over memory, which for tables of words is ten times as fast; with scaled gradients it would do
-        # the unscaling, and there would be nothing to clip.
-        fused=training.precision != "16-mixed",
-    )
+    optimiser = optimiser_of(training, method)
     module, wrapped = fabric.setup(method, optimiser)
     start = _restored(run, fabric, method, optimiser)
     warm_up = course.epoch * training.warm_up
@@ -126,6 +120,20 @@ def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -
         if fabric.world_size == 1:
             _save(run, fabric, method, optimiser, step)
         raise
+
+
+def optimiser_of(training: Training, method: nn.Module) -> torch.optim.Optimizer:
+    """Of all that is trained."""
+    made: Any = torch.optim.Adam if training.optimiser == "adam" else partial(torch.optim.SGD, momentum=0.9)
+    optimiser: torch.optim.Optimizer = made(
+        (weight for weight in method.parameters() if weight.requires_grad),
+        lr=training.learning_rate,
+        weight_decay=training.weight_decay,
+        # In one pass over memory, which for tables of words is ten times as fast; with scaled gradients it would do
+        # the unscaling, and there would be nothing to clip.
+        fused=training.precision != "16-mixed",
+    )
+    return optimiser
 
 
 def _restored(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.optim.Optimizer) -> int:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.export import load_encoder_weights
+from debiased_contrastive.encoders.pair import Pair
 from debiased_contrastive.encoders.resnet import ResNet
 from debiased_contrastive.encoders.small import SmallConvNet
 from debiased_contrastive.evaluation.geometry import alignment, same_class_similarity, uniformity
@@ -76,7 +77,7 @@ def evaluated(
     return found
 
 
-def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet]:
+def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet | Pair]:
     """The settings of a finished run and its encoder, in evaluation mode."""
     run = existing_run(folder)
     if not run.is_finished:
@@ -96,7 +97,7 @@ def _check_in_memory(*sets: Images | FolderImages) -> None:
 
 
 def _geometry(
-    encoder: ResNet | SmallConvNet,
+    encoder: nn.Module,
     settings: Settings,
     test: Images | FolderImages,
     features: Tensor,
@@ -115,9 +116,7 @@ def _geometry(
     return {"alignment": alignment(z0, z1), "uniformity": uniformity(features), **similarity}
 
 
-def _official(
-    encoder: ResNet | SmallConvNet, settings: Settings, train: Images, test: Images, device: torch.device
-) -> Any:
+def _official(encoder: nn.Module, settings: Settings, train: Images, test: Images, device: torch.device) -> Any:
     assert train.labels is not None
     assert test.labels is not None
     views = settings.views

@@ -26,6 +26,7 @@ from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Objective, Settings
 from debiased_contrastive.experiments.simclr import checked_images, trained
+from debiased_contrastive.methods.simclr import SimCLR
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.record import read_records
 from debiased_contrastive.runs import Run
@@ -81,6 +82,7 @@ def _tau_effective(settings: Settings, run: Run, images: Images | FolderImages) 
     assert state is not None
     assert images.labels is not None
     method = method_of(settings, gather=False)
+    assert isinstance(method, SimCLR)
     method.load_state_dict(state["module"])
     generator = generator_of(settings.seed, "effective prior")
     chosen = torch.randperm(len(images), generator=generator)[:ANCHORS]

@@ -1,28 +1,44 @@
 """From settings to modules: the encoder, the loss, the method."""
 
+from torch import nn
+
+from debiased_contrastive.encoders.pair import Pair
 from debiased_contrastive.encoders.projector import projector
 from debiased_contrastive.encoders.resnet import ResNet, resnet18, resnet34, resnet50
 from debiased_contrastive.encoders.small import SmallConvNet, small_convnet
 from debiased_contrastive.experiments.settings import Encoder, Objective, Settings
+from debiased_contrastive.methods.cmc import CMC
 from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR
 from debiased_contrastive.modules.auto import AutoTauPlus
+from debiased_contrastive.modules.bank import DebiasedBankLoss
 from debiased_contrastive.modules.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.negatives.bank import MemoryBank
+from debiased_contrastive.training.order import generator_of
 
 _RESNETS = {"resnet18": resnet18, "resnet34": resnet34, "resnet50": resnet50}
 
 
-def encoder_of(settings: Encoder, channels: int) -> ResNet | SmallConvNet:
+def encoder_of(settings: Encoder, channels: int) -> ResNet | SmallConvNet | Pair:
     """A fresh encoder for images of that many channels."""
+    if settings.pair:
+        first, others = (_one_encoder(settings, count) for count in (1, channels - 1))
+        return Pair(first, others, feature_dim=first.feature_dim + others.feature_dim)
+    return _one_encoder(settings, channels)
+
+
+def _one_encoder(settings: Encoder, channels: int) -> ResNet | SmallConvNet:
     if settings.name == "small":
         return small_convnet(in_channels=channels, width=settings.width, feature_dim=8 * settings.width)
     return _RESNETS[settings.name](stem=settings.stem, in_channels=channels, width=settings.width)
 
 
-def method_of(settings: Settings, *, gather: bool) -> SimCLR | QueueSimCLR:
-    """A fresh method; gather: whether several processes share a batch."""
+def method_of(settings: Settings, *, gather: bool, images: int = 0) -> SimCLR | QueueSimCLR | CMC:
+    """A fresh method; gather: whether several processes share a batch; images: how many, for banks of them."""
     objective = settings.objective
     encoder = encoder_of(settings.encoder, len(settings.views.mean))
+    if isinstance(encoder, Pair):
+        return _cmc(settings, encoder, images, gather)
     head = projector(encoder.feature_dim, settings.encoder.hidden_dim, settings.encoder.out_dim)
     if objective.negatives == "batch":
         return SimCLR(encoder, head, _nt_xent(objective, gather))
@@ -34,6 +50,26 @@ def method_of(settings: Settings, *, gather: bool) -> SimCLR | QueueSimCLR:
         dim=settings.encoder.out_dim,
         momentum=objective.momentum,
     )
+
+
+def _cmc(settings: Settings, encoder: Pair, images: int, gather: bool) -> CMC:
+    objective, dim = settings.objective, settings.encoder.out_dim
+    loss = DebiasedBankLoss(
+        objective.temperature,
+        _tau_plus(objective),
+        on_floor=objective.on_floor,
+        exclude_own=objective.exclude_own,
+        # Every process has the banks and its own queries: nothing to gather but what an automatic tau_plus sees.
+        gather_distributed=gather and objective.auto,
+    )
+    half = encoder.feature_dim // 2
+    luminance, colour = (
+        MemoryBank(
+            images, dim, momentum=objective.bank_momentum, generator=generator_of(settings.seed, "bank", view)
+        )
+        for view in range(2)
+    )
+    return CMC(encoder, (nn.Linear(half, dim), nn.Linear(half, dim)), loss, (luminance, colour))
 
 
 def _tau_plus(objective: Objective) -> float | AutoTauPlus:

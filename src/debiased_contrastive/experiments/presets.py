@@ -17,6 +17,11 @@ class Preset:
 _FASHION_VIEWS = SimCLRViews(size=28, scale=(0.3, 1.0), blur_probability=0.0, mean=(0.286,), std=(0.353,))
 _SMALL = Encoder(name="small", width=32, hidden_dim=256, out_dim=128)
 
+_CROPS = SimCLRViews(
+    scale=(0.2, 1.0), jitter_probability=0.0, grayscale_probability=0.0, blur_probability=0.0, space="lab"
+)
+_CMC = Objective(tau_plus=0.01, temperature=0.07, on_floor="biased", negatives="bank")
+
 _PRESETS = {
     "demo": Preset(
         "the Fashion-MNIST subset inside the package, small encoder",
@@ -52,6 +57,30 @@ _PRESETS = {
             views=SimCLRViews(size=64, blur_kernel=7),
             encoder=Encoder("resnet18"),
             training=Training(epochs=200, schedule="cosine", warm_up=10),
+        ),
+    ),
+    "cmc-small": Preset(
+        "luminance against colour, memory banks, a folder at 64 pixels, small encoders; give --data.root",
+        Settings(
+            data=Data("folder"),
+            views=replace(_CROPS, size=64),
+            encoder=replace(_SMALL, pair=True),
+            objective=replace(_CMC, bank_negatives=1024),
+            training=Training(
+                epochs=60, batch=128, learning_rate=0.03, weight_decay=1e-4, schedule="steps", optimiser="sgd"
+            ),
+        ),
+    ),
+    "cmc-imagenet100": Preset(
+        "the paper's ImageNet-100: two ResNet-50 of half width, memory banks; give --data.root",
+        Settings(
+            data=Data("folder", folder_size=256),
+            views=replace(_CROPS, size=224),
+            encoder=Encoder("resnet50", stem="imagenet", width=32, out_dim=128, pair=True),
+            objective=_CMC,
+            training=Training(
+                epochs=240, batch=128, learning_rate=0.03, weight_decay=1e-4, schedule="steps", optimiser="sgd"
+            ),
         ),
     ),
 }

@@ -45,9 +45,11 @@ class Encoder:
     width: int = 64
     """Channels of the first stage."""
     hidden_dim: int = 512
-    """Hidden units of the projector."""
+    """Hidden units of the projector; with a bank there is none."""
     out_dim: int = 128
     """Dimensions of the embedding that the loss sees."""
+    pair: bool = False
+    """Two of them, for the first channel and for the others, whose features are joined; for a bank."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -71,11 +73,18 @@ class Objective:
     """What stands below the estimator's floor."""
     beta: float = 0.0
     """Tilt towards hard negatives; 0 is off."""
-    negatives: Literal["batch", "queue"] = "batch"
-    """Unlabeled samples of the batch, or of a queue of keys from a momentum encoder."""
+    negatives: Literal["batch", "queue", "bank"] = "batch"
+    """Unlabeled samples of the batch, of a queue of keys from a momentum encoder, or of memory banks of two views,
+    luminance and colour, as in contrastive multiview coding."""
     queue_size: int = 4096
     momentum: float = 0.99
     """Of the key encoder, with a queue."""
+    bank_negatives: int = 4096
+    """Unlabeled samples that are drawn from a bank for each anchor, with replacement."""
+    bank_momentum: float = 0.5
+    """Weight of what a bank held."""
+    exclude_own: bool = False
+    """With a bank: an anchor never meets its own image among the unlabeled."""
     auto: bool = False
     """Take tau_plus for the prior alone, and let what the loss uses follow training, as views need it."""
 
@@ -83,7 +92,14 @@ class Objective:
         check_words(self)
         check_tau_plus(self.tau_plus)
         check_beta(self.beta)
-        check_at_least(1, queue_size=self.queue_size)
+        check_at_least(1, queue_size=self.queue_size, bank_negatives=self.bank_negatives)
+        if not 0 <= self.bank_momentum < 1:
+            raise ValueError(f"bank_momentum must lie in [0, 1); got {self.bank_momentum}: 0.5 is usual")
+        if self.negatives == "bank" and (self.kind == "unbiased" or self.num_positives > 1 or self.beta):
+            raise ValueError(
+                "negatives=bank has one positive, no tilt and no oracle; got "
+                f"kind={self.kind}, num_positives={self.num_positives}, beta={self.beta}"
+            )
         if not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum must lie in [0, 1]; got {self.momentum}: 0.99 to 0.999 is usual")
         if not self.temperature > 0:
@@ -97,7 +113,7 @@ class Objective:
                 f"auto is for kind=debiased with tau_plus, the prior, above 0; got kind={self.kind}, "
                 f"tau_plus={self.tau_plus}"
             )
-        if self.known_labels and (self.kind != "debiased" or self.negatives == "queue"):
+        if self.known_labels and (self.kind != "debiased" or self.negatives != "batch"):
             raise ValueError(
                 f"known_labels is for kind=debiased with negatives=batch; got kind={self.kind}, "
                 f"negatives={self.negatives}: set known_labels to 0"
@@ -119,6 +135,7 @@ class Training:
     learning_rate: float = 1e-3
     weight_decay: float = 1e-6
     schedule: Schedule = "constant"
+    """steps: a tenth after a half, again after two and after five sixths."""
     warm_up: int = 0
     """Epochs of linear warm-up."""
     accelerator: str = "auto"
@@ -132,6 +149,8 @@ class Training:
     """Epochs between two kNN accuracies on the way; 0 is never."""
     clip: float = 0.0
     """Largest length of the gradient of each weight; 0 is no limit."""
+    optimiser: Literal["adam", "sgd"] = "adam"
+    """sgd has a momentum of 0.9."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -156,6 +175,15 @@ class Settings:
     encoder: Encoder = field(default_factory=Encoder)
     objective: Objective = field(default_factory=Objective)
     training: Training = field(default_factory=Training)
+
+    def __post_init__(self) -> None:
+        has_bank = self.objective.negatives == "bank"
+        if has_bank != self.encoder.pair or has_bank == (self.views.space == "rgb"):
+            raise ValueError(
+                "a bank is for a pair of encoders, of luminance and colour, and these for a bank: use "
+                "objective.negatives=bank, encoder.pair=True and views.space=lab together; got "
+                f"{self.objective.negatives}, {self.encoder.pair} and {self.views.space}"
+            )
 
 
 def check_words(settings: Any) -> None:

@@ -1,4 +1,4 @@
-"""SimCLR on images (Section 5.1): a run directory in, a trained one out, however often it is interrupted."""
+"""SimCLR and CMC on images (Section 5.1): a run directory in, a trained one out, however often interrupted."""
 
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
@@ -16,6 +16,7 @@ from debiased_contrastive.experiments.images import known_labels, training_image
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.settings import Settings, as_json
 from debiased_contrastive.experiments.watch import Watch
+from debiased_contrastive.negatives.bank import drawn_places
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.order import generator_of, indices_of, seed_of, steps_per_epoch
 
@@ -31,7 +32,7 @@ def trained(
     batch, world = settings.training.batch, fabric.world_size
     epoch = steps_per_epoch(len(images), batch)
     torch.manual_seed(seed_of(settings.seed, "weights"))
-    method = method_of(settings, gather=world > 1)
+    method = method_of(settings, gather=world > 1, images=len(images))
     if world > 1:
         synchronised(method, fabric.device)
     watch = Watch(settings, fabric, method, epoch, images)
@@ -60,11 +61,16 @@ def inputs(
         views = settings.views
         height, width = pixels.shape[2:]
         generator = generator_of(seed, "views", step)
-        drawn = views.drawn(objective.num_positives + 1, batch, height, width, generator)
+        count = 1 if objective.negatives == "bank" else objective.num_positives + 1
+        drawn = views.drawn(count, batch, height, width, generator)
         given = {"views": views.applied(pixels.to(fabric.device), drawn.of(part))}
         given |= {name: codes[ids].to(fabric.device) for name, codes in known.items()}
-        if objective.negatives == "queue":
+        if objective.negatives != "batch":
             given["ids"] = ids.to(fabric.device)
+        if objective.negatives == "bank":
+            generator = generator_of(seed, "bank", "places", step)
+            places = drawn_places(batch, len(images), objective.bank_negatives, generator)
+            given["places"] = places[part].to(fabric.device)
         yield given
 
 

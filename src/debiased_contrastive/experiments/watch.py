@@ -13,6 +13,7 @@ from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.experiments.features import features_of
 from debiased_contrastive.experiments.images import probe_images
 from debiased_contrastive.experiments.settings import Settings
+from debiased_contrastive.methods.cmc import CMC
 from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR, false_negative_rate
 from debiased_contrastive.training.order import indices_of
 
@@ -24,7 +25,7 @@ class Watch:
         self,
         settings: Settings,
         fabric: Fabric,
-        method: SimCLR | QueueSimCLR,
+        method: SimCLR | QueueSimCLR | CMC,
         epoch: int,
         images: Images | FolderImages,
     ) -> None:
@@ -54,6 +55,8 @@ class Watch:
         labels = self.labels[ids]
         if bool((self.labels < 0).any()):
             return None
+        if isinstance(self.method, CMC):
+            return false_negative_rate(labels, self.labels)
         if not isinstance(self.method, QueueSimCLR):
             return false_negative_rate(labels)
         stored = self.method.queue.ids.cpu()

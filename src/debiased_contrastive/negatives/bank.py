@@ -1,7 +1,6 @@
 """An embedding of every sample of the data, from which unlabeled samples are drawn (Section 5, ImageNet-100)."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,8 @@ class MemoryBank(nn.Module):
 
     At the start the vectors have random directions. `store` mixes new ones in, before the next time that anybody
     looks: until then the backward of `drawn_logits` reads the rows that the loss saw. All is in `state_dict`.
-    Under several processes every one of them holds the whole bank: store the same rows everywhere, gathered first.
+    Under several processes every one of them holds the whole bank: store the same rows in all of them, gathered
+    first, and look in all of them.
     """
 
     storage: Tensor
@@ -36,11 +36,10 @@ class MemoryBank(nn.Module):
         self.momentum = momentum
         self.register_buffer("storage", F.normalize(torch.randn(size, dim, generator=generator), dim=1))
         self._waiting: tuple[Tensor, Tensor] | None = None
-        self.register_state_dict_pre_hook(_settled)  # type: ignore[no-untyped-call]
 
     @property
     def embeddings(self) -> Tensor:
-        """(n, d) the vectors; a view, which `store` changes when it is looked at again."""
+        """(n, d) the vectors, with what was stored; not a copy, so the next look may change them."""
         self._settle()
         return self.storage
 
@@ -68,14 +67,13 @@ class MemoryBank(nn.Module):
             mixed = self.momentum * self.storage[ids] + (1 - self.momentum) * F.normalize(z, dim=1)
             self.storage[ids] = F.normalize(mixed, dim=1)
 
-    def _load_from_state_dict(self, *arguments: Any) -> None:
-        self._waiting = None
-        super()._load_from_state_dict(*arguments)
+    def get_extra_state(self) -> dict[str, Tensor]:
+        """What waits to be mixed in; a checkpoint changes nothing, since one process writes it for all."""
+        return {} if self._waiting is None else dict(zip(("ids", "z"), self._waiting, strict=True))
 
-
-def _settled(bank: nn.Module, _prefix: str, _keep_vars: bool) -> None:
-    assert isinstance(bank, MemoryBank)
-    bank._settle()
+    def set_extra_state(self, state: dict[str, Tensor]) -> None:
+        """Continue where the saved bank stood."""
+        self._waiting = (state["ids"], state["z"]) if state else None
 
 
 def drawn_places(b: int, size: int, count: int, generator: torch.Generator) -> Tensor:

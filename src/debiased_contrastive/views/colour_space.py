@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-Space: TypeAlias = Literal["lab", "ycbcr"]
+Space: TypeAlias = Literal["rgb", "lab", "ycbcr"]
 
 MOMENTS = {
     "lab": ((50.0, 6.025, -6.6895), (50.0, 92.208, 101.1675)),
@@ -35,10 +35,16 @@ def ycbcr(images: Tensor) -> Tensor:
     return _mixed(images, _YCBCR) + _column(_YCBCR_OFFSET, images)
 
 
-def normalised(images: Tensor, space: Space) -> Tensor:
-    """Images in [0, 1], in that space, with its usual mean and standard deviation taken out."""
-    mean, std = (_column(values, images) for values in MOMENTS[space])
-    return ((lab if space == "lab" else ycbcr)(images) - mean) / std
+def converted(images: Tensor, space: Space) -> Tensor:
+    """Images in [0, 1] in that space; rgb as they are."""
+    if space == "rgb":
+        return images
+    return lab(images) if space == "lab" else ycbcr(images)
+
+
+def moments(space: Space) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """Mean and standard deviation of each channel; None for rgb, where they are the data's."""
+    return None if space == "rgb" else MOMENTS[space]
 
 
 def _mixed(images: Tensor, matrix: tuple[tuple[float, ...], ...]) -> Tensor:

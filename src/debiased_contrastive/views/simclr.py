@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from debiased_contrastive.views.arranged import Arranged
 from debiased_contrastive.views.colour import blur_, brightness_, contrast_, grayscale, hue_, saturation_
+from debiased_contrastive.views.colour_space import Space, converted, moments
 from debiased_contrastive.views.crop import crop_boxes, cropped
 
 _PART = 256
@@ -37,7 +38,10 @@ class SimCLRViews:
     """Taps of the Gaussian blur, an odd number."""
     blur_sigma: tuple[float, float] = (0.1, 2.0)
     """Width of the blur in pixels."""
+    space: Space = "rgb"
+    """Of the colours, at the end."""
     mean: tuple[float, ...] = (0.4914, 0.4822, 0.4465)
+    """Of red, green and blue; lab and ycbcr have their own."""
     std: tuple[float, ...] = (0.2023, 0.1994, 0.2010)
 
     def __post_init__(self) -> None:
@@ -58,6 +62,12 @@ class SimCLRViews:
             )
         if min(self.jitter) < 0 or min(self.std) <= 0:
             raise ValueError(f"jitter must be at least 0 and std positive; got {self.jitter} and {self.std}")
+        if self.space not in get_args(Space):
+            raise ValueError(f"space must be one of {', '.join(get_args(Space))}; got {self.space!r}")
+        if self.space != "rgb" and len(self.mean) != 3:
+            raise ValueError(
+                f"space={self.space} is of three channels; mean has {len(self.mean)}: use rgb for gray images"
+            )
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean and std must have one value per channel; got {self.mean} and {self.std}")
 
@@ -107,17 +117,21 @@ class SimCLRViews:
             self._jitter_(batch, kinds, flat)
         self._gray_and_blur_(batch, flat)
         batch.sort(torch.arange(len(place)))
-        mean, std = self._moments(batch.images)
-        result: Tensor = batch.images.sub_(mean).div_(std).unflatten(0, (count, b))
+        images = batch.images if self.space == "rgb" else converted(batch.images, self.space)
+        mean, std = self._moments(images)
+        result: Tensor = images.sub_(mean).div_(std).unflatten(0, (count, b))
         return result
 
     def normalised(self, images: Tensor) -> Tensor:
-        """Images in [0, 1] with the data's mean and standard deviation taken out."""
+        """Images in [0, 1], in the space of the views, with its mean and standard deviation taken out."""
         mean, std = self._moments(images)
-        return (images - mean) / std
+        return (converted(images, self.space) - mean) / std
 
     def _moments(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        mean, std = (torch.tensor(values, device=images.device).view(-1, 1, 1) for values in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(values, device=images.device).view(-1, 1, 1)
+            for values in (moments(self.space) or (self.mean, self.std))
+        )
         return mean, std
 
     def _cropped(self, pixels: Tensor, drawn: "Drawn", place: Tensor) -> Tensor:

@@ -1,0 +1,73 @@
+"""CMC by the command: killed and resumed it ends as one that was not, in two processes as in one."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from debiased_contrastive.training.checkpoint import latest_checkpoint
+from tests.experiments.test_processes import trained_by_one_and_two
+from tests.experiments.test_resume import finish, metrics, stop_at
+
+SMALL = [
+    "--data.folder-size", "16", "--views.size", "16", "--training.batch", "16", "--training.epochs", "6",
+    "--training.log-every", "1", "--training.checkpoint-every", "3", "--encoder.width", "4", "--encoder.out-dim", "8",
+    "--objective.bank-negatives", "20", "--training.accelerator", "cpu", "--quiet",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of 24 small images."""
+    root = tmp_path_factory.mktemp("images")
+    draw = np.random.default_rng(0)
+    for name, colour in (("blue", (0, 0, 200)), ("red", (200, 0, 0))):
+        (root / name).mkdir()
+        for number in range(24):
+            pixels = (np.array(colour) + draw.integers(0, 55, (18, 18, 3))).astype(np.uint8)
+            Image.fromarray(pixels).save(root / name / f"{number}.png")
+    return root
+
+
+def arguments(images: Path, *flags: str) -> list[str]:
+    return ["train", "cmc-small", "--data.root", str(images), *SMALL, *flags]
+
+
+def test_killed_and_resumed(images: Path, tmp_path: Path) -> None:
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    finish(*arguments(images, "--objective.auto"), "--out", str(whole))
+    code = stop_at(run, 7, [*arguments(images, "--objective.auto"), "--out", str(run)], signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    finish("resume", str(run), "--quiet")
+    assert metrics(run) == metrics(whole)
+    assert [line["step"] for line in metrics(run)] == list(range(1, 19))
+    assert (run / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+
+
+def test_two_processes_train_as_one(images: Path, tmp_path: Path) -> None:
+    one, two = trained_by_one_and_two(arguments(images, "--training.epochs", "2"), tmp_path)
+    for key in ("loss", "floored"):
+        alone, together = ([line[key] for line in metrics(run)] for run in (one, two))
+        assert len(alone) == 6
+        torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), rtol=0, atol=1e-3, msg=key)
+    first, second = (load_file(run / "encoder.safetensors") for run in (one, two))
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=0, atol=5e-3, msg=name)
+    states = [latest_checkpoint(run)[0] for run in (one, two)]
+    banks = [state["module"]["banks.0.storage"] for state in states if state is not None]
+    torch.testing.assert_close(*banks, rtol=0, atol=5e-3)
+
+
+def test_it_is_evaluated_and_reported(images: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    finish(*arguments(images, "--data.test-root", str(images)), "--out", str(run))
+    finish("evaluate", str(run), "--quiet")
+    finish("report", str(run), "--out", str(tmp_path / "page.html"))
+    # Red and blue are told apart by their colour alone.
+    assert '"top1": 1.0' in (run / "evaluation.json").read_text()
+    assert (tmp_path / "page.html").exists()
+    assert load_file(run / "encoder.safetensors")["first.stages.0.0.weight"].shape[1] == 1
