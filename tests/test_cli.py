@@ -37,7 +37,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("arguments", "words"),
     [
         ("trian", "'trian' must be one of demo, train, resume"),
-        ("", "demo, train, resume, evaluate, watch, embed, report, presets"),
+        ("", "demo, train, resume, evaluate, watch, embed, report, data, presets"),
         ("train nope", "'nope' must be one of demo, cifar10-small"),
         ("train demo --objective.tua-plus 0.1", "did you mean --objective.tau-plus?"),
         ("train demo --objective.tau-plus abc", "could not convert string to float: 'abc'"),

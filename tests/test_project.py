@@ -52,6 +52,7 @@ EXTRAS = {
     "experiments": {"lightning_fabric", "numpy", "sklearn", "PIL", "av"},
     "report": {"matplotlib"},
     "cli.py": {"tyro"},
+    "flags.py": {"tyro"},
     "commands": {"numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},

@@ -18,6 +18,7 @@ from debiased_contrastive.experiments.settings import (
     as_json,
     from_json,
 )
+from debiased_contrastive.training.schedule import learning_rate
 from debiased_contrastive.views.simclr import SimCLRViews
 
 OTHER = Settings(
@@ -26,11 +27,15 @@ OTHER = Settings(
     data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48),
     views=SimCLRViews(
         size=24, scale=(0.2, 0.9), ratio=(0.5, 2.0), flip=0.1, jitter=(0.1, 0.2, 0.3, 0.4), jitter_probability=0.3,
-        grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0), mean=(0.5,), std=(0.25,),
+        grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0), space="lab",
+        mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3),
     ),
-    encoder=Encoder("small", "imagenet", 16, 32, 8),
-    objective=Objective("biased", 0.3, 0.2, 4, 0.0, "smooth", 0.5, "queue", 128, 0.9),
-    training=Training(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 1, 2.5),
+    encoder=Encoder("small", "imagenet", 16, 32, 8, pair=True),
+    objective=Objective(
+        "biased", 0.3, 0.2, on_floor="smooth", negatives="bank", queue_size=128, momentum=0.9, bank_negatives=7,
+        bank_momentum=0.1, exclude_own=True,
+    ),
+    training=Training(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 1, 2.5, "sgd"),
 )  # fmt: skip
 """No field has its default."""
 
@@ -43,7 +48,7 @@ def test_the_example_leaves_no_default() -> None:
     for name, section in of_sections(OTHER).items():
         default = of_sections(Settings())[name]
         same = [item.name for item in fields(section) if getattr(section, item.name) == getattr(default, item.name)]
-        assert same == ([] if name != "objective" else ["known_labels", "auto"])
+        assert same == ([] if name != "objective" else ["num_positives", "known_labels", "beta", "auto"])
 
 
 @pytest.mark.parametrize("name", [*PRESETS, "default", "other"])
@@ -72,7 +77,9 @@ def test_json_is_what_a_person_would_write() -> None:
 
 
 def test_every_preset_says_what_it_is() -> None:
-    assert {"demo", "cifar10-small", "cifar10", "stl10", "folder"} == set(PRESETS)
+    assert {
+        "demo", "cifar10-small", "cifar10", "stl10", "folder", "cmc-small", "cmc-imagenet100",
+    } == set(PRESETS)  # fmt: skip
     for name, preset in PRESETS.items():
         assert preset.settings.preset == name
         assert preset.what
@@ -91,6 +98,48 @@ def test_the_papers_presets_are_the_papers(name: str) -> None:
     assert (training.epochs, training.batch, training.schedule) == (400, 256, "constant")
     assert (training.learning_rate, training.weight_decay) == (1e-3, 1e-6)
     assert settings.views.size == 32
+
+
+def test_the_papers_multiview_coding_is_the_papers() -> None:
+    """Table 1, and the released code of contrastive multiview coding."""
+    settings = PRESETS["cmc-imagenet100"].settings
+    assert settings.encoder == Encoder("resnet50", "imagenet", width=32, out_dim=128, pair=True)
+    objective = settings.objective
+    assert (objective.temperature, objective.on_floor, objective.negatives) == (0.07, "biased", "bank")
+    assert (objective.bank_negatives, objective.bank_momentum, objective.exclude_own) == (4096, 0.5, False)
+    training = settings.training
+    assert (training.epochs, training.batch, training.schedule) == (240, 128, "steps")
+    assert (training.optimiser, training.learning_rate, training.weight_decay) == ("sgd", 0.03, 1e-4)
+    assert (settings.views.size, settings.views.scale, settings.views.space) == (224, (0.2, 1.0), "lab")
+    rate = learning_rate("steps", 0.03, steps=240)
+    assert [round(rate(epoch), 6) for epoch in (0, 119, 120, 159, 160, 199, 200, 239)] == [
+        0.03, 0.03, 0.003, 0.003, 0.0003, 0.0003, 0.00003, 0.00003,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"objective": Objective(negatives="bank")},
+        {"encoder": Encoder(pair=True)},
+        {"views": SimCLRViews(space="lab")},
+        {"objective": Objective(negatives="bank"), "encoder": Encoder(pair=True)},
+    ],
+)
+def test_a_bank_is_for_two_views(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="a bank is for a pair of encoders"):
+        Settings(**change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kind": "unbiased"}, {"num_positives": 2}, {"beta": 1.0}, {"bank_momentum": 1.0}, {"bank_negatives": 0}],
+)
+def test_a_bank_has_one_positive_and_no_oracle(change: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match=r"negatives=bank has one positive|bank_momentum must lie|bank_negatives must be"
+    ):
+        Objective(**{"negatives": "bank", **change})
 
 
 def test_the_loss_is_given_a_prior_by_the_debiased_one_alone() -> None:

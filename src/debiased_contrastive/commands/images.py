@@ -14,6 +14,7 @@ from debiased_contrastive.commands.training import check_tensorboard, train_to_t
 from debiased_contrastive.data.download import fetch
 from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
+from debiased_contrastive.data.subset import classes_in, linked_subset
 from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
 from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operations
 from debiased_contrastive.experiments.course import device_of, fabric_of
@@ -110,6 +111,12 @@ def report(folders: Sequence[Path], out: Path, title: str) -> None:
     write_report(runs, out, title=title)
     compare(runs)
     print(f"\nopen {out}")
+
+
+def subset(source: Path, classes: Path, out: Path) -> None:
+    """Link some classes of a folder of images."""
+    made = linked_subset(source, classes_in(classes), out)
+    print(", ".join(f"{count} classes in {out / part}" for part, count in made.items()))
 
 
 def presets() -> None:
