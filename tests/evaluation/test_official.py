@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from debiased_contrastive.evaluation.official import OfficialProbe, official_probe
+from debiased_contrastive.evaluation.official import MULTIVIEW, OfficialProbe, official_probe
 
 CLASSES = 7
 
@@ -43,17 +43,21 @@ class Encoder(nn.Module):
         return result
 
 
-def by_hand(encoder: Encoder, epochs: int, mode: bool, seed: int) -> OfficialProbe:
+def by_hand(encoder: Encoder, epochs: int, mode: bool, seed: int, sgd: bool = False) -> OfficialProbe:
     """The same protocol with PyTorch's own layer and hits counted one by one."""
     (pixels, labels), (test, test_labels) = images(70, 0), images(35, 1)
     layer = nn.Linear(48, CLASSES)
     draw = torch.Generator().manual_seed(seed)
     nn.init.uniform_(layer.weight, -(48**-0.5), 48**-0.5, generator=draw)
     nn.init.uniform_(layer.bias, -(48**-0.5), 48**-0.5, generator=draw)
-    optimiser = torch.optim.Adam(layer.parameters(), lr=1e-2, weight_decay=1e-6)
+    optimiser: torch.optim.Optimizer = torch.optim.Adam(layer.parameters(), lr=1e-2, weight_decay=1e-6)
+    if sgd:
+        optimiser = torch.optim.SGD(layer.parameters(), lr=3.0, momentum=0.9)
     generator = torch.Generator().manual_seed(seed)
     top1, top5 = [], []
-    for _ in range(epochs):
+    for epoch in range(epochs):
+        if sgd:
+            optimiser.param_groups[0]["lr"] = 3.0 if epoch < 5 else 0.6 if epoch < 8 else 0.12
         for rows in torch.randperm(70, generator=generator).split(32):
             encoder.train(mode)
             features = encoder(noisy(pixels[rows], generator)).detach().flatten(1)
@@ -80,6 +84,17 @@ def test_it_is_the_loop(mode: str) -> None:
     assert found.last_top5 is not None
     assert found.best_top5 is not None
     assert found.last_top1 <= found.best_top1 <= found.best_top5
+
+
+def test_multiview_coding_has_another_loop() -> None:
+    changes = {**MULTIVIEW, "learning_rate": 3.0, "epochs": 12, "drops": (5, 8), "batch_size": 32, "seed": 4}
+    assert probe(Encoder(), **changes) == by_hand(Encoder(), 12, False, 4, sgd=True)
+    assert MULTIVIEW == {
+        "optimiser": "sgd", "learning_rate": 30.0, "weight_decay": 0.0, "epochs": 60, "drops": (30, 40, 50),
+        "batch_size": 256, "batch_norm": "eval",
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="optimiser must be"):
+        probe(Encoder(), optimiser="lbfgs")
 
 
 def test_train_mode_while_training_and_nothing_left_behind() -> None:

@@ -19,7 +19,7 @@ from debiased_contrastive.evaluation.geometry import alignment, same_class_simil
 from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
-from debiased_contrastive.evaluation.official import official_probe
+from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.experiments.course import device_of
 from debiased_contrastive.experiments.features import batches, features_of
 from debiased_contrastive.experiments.images import moved, probe_images
@@ -120,7 +120,16 @@ def _official(encoder: nn.Module, settings: Settings, train: Images, test: Image
     assert train.labels is not None
     assert test.labels is not None
     views = settings.views
-    # The released code normalises test images and leaves their size as it is.
+    protocol = MULTIVIEW if settings.encoder.pair else {}
+
+    def prepared(pixels: Tensor) -> Tensor:
+        # The released code normalises test images and leaves their size as it is; that of multiview coding cuts out
+        # their middle.
+        side = views.size if settings.encoder.pair else max(pixels.shape[2:])
+        top, left = (max(0, size - side) // 2 for size in pixels.shape[2:])
+        middle = pixels[:, :, top : top + side, left : left + side]
+        return views.normalised(middle.to(device).float() / 255)
+
     return official_probe(
         encoder,
         train.pixels,
@@ -129,8 +138,9 @@ def _official(encoder: nn.Module, settings: Settings, train: Images, test: Image
         test.labels,
         # The sets stay on the CPU, where the views' generator lives.
         augment=lambda pixels, generator: views(pixels.to(device), 1, generator)[0],
-        prepare=lambda pixels: views.normalised(pixels.to(device).float() / 255),
+        prepare=prepared,
         seed=settings.seed,
+        **protocol,
     )
 
 
