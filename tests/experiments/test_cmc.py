@@ -22,8 +22,12 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return two_colours(tmp_path_factory.mktemp("parent") / "images")
+
+
+def two_colours(root: Path) -> Path:
     """Two classes of 24 small images."""
-    root = tmp_path_factory.mktemp("images")
+    root.mkdir()
     draw = np.random.default_rng(0)
     for name, colour in (("blue", (0, 0, 200)), ("red", (200, 0, 0))):
         (root / name).mkdir()

@@ -19,7 +19,7 @@ from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
 from debiased_contrastive.experiments.control_settings import ControlObjective, ControlSettings, settled
 from debiased_contrastive.experiments.curl import trained_agent
 from debiased_contrastive.experiments.demo import same_run
-from debiased_contrastive.experiments.grid import fill, grid_parser, shared
+from debiased_contrastive.experiments.grid import fill, grid_parser, shared, shortened
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.memory import keep_freed_memory
@@ -67,20 +67,8 @@ def result_of(entry: Entry, runs: Path) -> dict[str, Any]:
 
 def course(run: Run) -> list[dict[str, Any]]:
     """Every so many steps what was logged there; means are of the steps since the line before in the log."""
-    return [
-        {key: _short(line[key]) for key in LOGGED if key in line}
-        for line in run.metrics()
-        if line["step"] % EVERY == 0 or "return" in line
-    ]
-
-
-def _short(value: Any) -> Any:
-    """With as many digits as mean something."""
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
-    if isinstance(value, list):
-        return [_short(one) for one in value]
-    return value
+    lines = [line for line in run.metrics() if line["step"] % EVERY == 0 or "return" in line]
+    return shortened(lines, LOGGED, points=len(lines))
 
 
 def main() -> None:

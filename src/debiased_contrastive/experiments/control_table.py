@@ -3,14 +3,13 @@
 python -m debiased_contrastive.experiments.control_table results/control/cartpole-swingup
 """
 
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
-from debiased_contrastive.experiments.grid import gains, read_results, shown, table
+from debiased_contrastive.experiments.grid import fifths, gains, logged, read_results, shown, table
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.paper import published
 from debiased_contrastive.report.drawing import axes, own_style, svg_file
@@ -35,7 +34,7 @@ class Seeds(NamedTuple):
 
     def final(self) -> dict[int, float]:
         """By seed, the return of the last evaluation."""
-        return {seed: _logged(run["course"], "return")[-1][1] for seed, run in self.runs.items()}
+        return {seed: logged(run["course"], "return")[-1][1] for seed, run in self.runs.items()}
 
 
 def returns_markdown(folder: Path) -> str:
@@ -72,8 +71,8 @@ def floors_markdown(folder: Path) -> str:
         if one.name == "none":
             continue
         for key, form in (("contrast_loss", "{:.2f}"), ("floored", "{:.0%}"), ("tau_cap_median", "{:.4f}")):
-            fifths = zip(*(_fifths(run["course"], key) for run in one.runs.values()), strict=True)
-            lines.append([f"{LABELS[one.name]}: {key}", *(form.format(fmean(fifth)) for fifth in fifths)])
+            by_run = zip(*(fifths(run["course"], key) for run in one.runs.values()), strict=True)
+            lines.append([f"{LABELS[one.name]}: {key}", *(form.format(fmean(fifth)) for fifth in by_run)])
     return table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
 
 
@@ -101,7 +100,7 @@ def _picture(folder: Path, key: str, what: str) -> str:
     with own_style():
         ax = axes(6.4, 3.6)
         for one in _settings(folder):
-            courses = [dict(_logged(run["course"], key)) for run in one.runs.values()]
+            courses = [dict(logged(run["course"], key)) for run in one.runs.values()]
             places = sorted(set.intersection(*map(set, courses)))
             if not places:
                 continue
@@ -117,18 +116,6 @@ def _picture(folder: Path, key: str, what: str) -> str:
 def _settings(folder: Path) -> list[Seeds]:
     results = read_results(folder, "biased")
     return [Seeds(name, results[name]) for name in LABELS if name in results]
-
-
-def _logged(course: Sequence[Mapping[str, Any]], key: str) -> list[tuple[int, float]]:
-    return [(int(line["step"]), float(line[key])) for line in course if key in line]
-
-
-def _fifths(course: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    end = course[-1]["step"]
-    parts: list[list[float]] = [[] for _ in range(5)]
-    for step, value in _logged(course, key):
-        parts[min(4, 5 * (step - 1) // end)].append(value)
-    return [fmean(part) if part else math.nan for part in parts]
 
 
 TABLES: tuple[Callable[[Path], str], ...] = (returns_markdown, floors_markdown, time_markdown)

@@ -2,9 +2,11 @@
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, TypeAlias, TypeVar
 
 from debiased_contrastive.evaluation.interval import mean_and_interval
@@ -75,6 +77,36 @@ def shown(values: Sequence[float], sign: str = "") -> str:
         return "-"
     mean, half_width = mean_and_interval(list(values))
     return f"{mean:{sign}.1f} ± {half_width:.1f}" if len(values) > 1 else f"{mean:{sign}.1f}"
+
+
+def shortened(course: Sequence[Mapping[str, Any]], keys: Sequence[str], points: int = 60) -> list[dict[str, Any]]:
+    """At most so many lines of what was logged, the last among them, with these keys and five digits."""
+    every = max(1, -(-len(course) // points))
+    lines = [line for place, line in enumerate(course, 1) if place % every == 0 or place == len(course)]
+    return [{key: _short(line[key]) for key in keys if key in line} for line in lines]
+
+
+def _short(value: Any) -> Any:
+    """With as many digits as mean something."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    return value
+
+
+def logged(course: Sequence[Mapping[str, Any]], key: str) -> list[tuple[int, float]]:
+    """Steps and values where there is one."""
+    return [(int(line["step"]), float(line[key])) for line in course if key in line]
+
+
+def fifths(course: Sequence[Mapping[str, Any]], key: str) -> list[float]:
+    """The mean in each fifth of a training."""
+    end = course[-1]["step"]
+    parts: list[list[float]] = [[] for _ in range(5)]
+    for step, value in logged(course, key):
+        parts[min(4, 5 * (step - 1) // end)].append(value)
+    return [fmean(part) if part else math.nan for part in parts]
 
 
 def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

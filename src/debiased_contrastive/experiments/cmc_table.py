@@ -1,0 +1,84 @@
+"""The results of `experiments.cmc_grid`, in the form of the paper's Table 1, and how often the floor was met.
+
+python -m debiased_contrastive.experiments.cmc_table results/cmc
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from debiased_contrastive.experiments.grid import fifths, gains, read_results, shown, table
+from debiased_contrastive.paper import published
+
+RULES = {"clamp": "clamped", "biased": "biased loss there", "smooth": "smooth", "cap_tau": "smaller tau_plus there"}
+
+
+def markdown(folder: Path) -> str:
+    """One row for each objective: accuracies in percent, gains on biased seed by seed, and the paper's."""
+    results = read_results(folder, "biased")
+    biased = _accuracies(results["biased"], "linear_top1")
+    lines = []
+    for name in sorted(results, key=_rank):
+        top1, top5, knn = (_accuracies(results[name], key) for key in ("linear_top1", "linear_top5", "knn"))
+        lines.append([
+            _label(name),
+            *(shown(list(one.values())) for one in (top1, top5, knn)),
+            "" if name == "biased" else shown(gains(top1, biased), "+"),
+            *_published(name),
+            str(len(top1)),
+        ])  # fmt: skip
+    header = ["objective", "top-1", "top-5", "kNN", "top-1 - biased", "paper: top-1", "top-5", "seeds"]
+    return table(header, lines)
+
+
+def floors_markdown(folder: Path) -> str:
+    """The share of anchors below the floor, and the tau_plus that 95 % of them would bear, by fifths of a run."""
+    results = read_results(folder, "biased")
+    lines = []
+    for name in sorted(results, key=_rank):
+        for key, form in (("floored", "{:.1%}"), ("tau_cap_low", "{:.4f}")):
+            if key == "floored" and name == "biased":
+                continue
+            by_run = zip(*(fifths(run["course"], key) for run in results[name].values()), strict=True)
+            lines.append([f"{_label(name)}: {key}", *(form.format(fmean(fifth)) for fifth in by_run)])
+    return table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
+
+
+def _accuracies(runs: Mapping[int, dict[str, Any]], key: str) -> dict[int, float]:
+    """In percent, by seed; of few classes there is no top-5."""
+    return {seed: 100 * float(run["measures"][key]) for seed, run in runs.items() if key in run["measures"]}
+
+
+def _published(name: str) -> list[str]:
+    """Top-1 and top-5; the paper took the biased loss below the floor."""
+    kind, tau_plus, on_floor = _parts(name)
+    if kind == "auto" or on_floor not in ("", "biased"):
+        return ["", ""]
+    objective = "biased" if kind == "biased" else "debiased"
+    found = [
+        published("imagenet100", objective, tau_plus=tau_plus, measure=measure) for measure in ("top1", "top5")
+    ]
+    return ["" if value is None else f"{value:.2f}" for value in found]
+
+
+def _label(name: str) -> str:
+    kind, tau_plus, on_floor = _parts(name)
+    return kind if kind != "tau" else f"tau_plus {tau_plus}, {RULES[on_floor]}"
+
+
+def _rank(name: str) -> tuple[int, float, int]:
+    kind, tau_plus, on_floor = _parts(name)
+    return ("biased", "tau", "auto").index(kind), tau_plus, ("", *RULES).index(on_floor)
+
+
+def _parts(name: str) -> tuple[str, float, str]:
+    kind, *rest = name.split("-")
+    return (kind, float(rest[0]), rest[1]) if rest else (kind, 0.0, "")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m debiased_contrastive.experiments.cmc_table FOLDER")
+    print(markdown(Path(sys.argv[1])), floors_markdown(Path(sys.argv[1])), sep="\n", end="")

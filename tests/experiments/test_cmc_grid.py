@@ -1,0 +1,62 @@
+"""The grid of multiview coding runs what is missing, and its files make the tables."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from debiased_contrastive.experiments.cmc_grid import grid, result_of
+from debiased_contrastive.experiments.cmc_table import floors_markdown, markdown
+from debiased_contrastive.experiments.grid import fifths, fill, shortened
+from debiased_contrastive.experiments.presets import PRESETS
+from debiased_contrastive.experiments.settings import Settings
+from tests.experiments.test_cmc import two_colours
+
+
+def tiny(images: Path) -> Settings:
+    base = PRESETS["cmc-small"].settings
+    return replace(
+        base,
+        data=replace(base.data, root=images, test_root=images, folder_size=16),
+        views=replace(base.views, size=16),
+        encoder=replace(base.encoder, width=4, out_dim=8),
+        objective=replace(base.objective, bank_negatives=10),
+        training=replace(base.training, epochs=2, batch=16, log_every=1),
+    )
+
+
+def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
+    images = two_colours(tmp_path / "images")
+    wanted = ("biased-seed0", "tau-0.01-biased-seed0")
+    items = [(name, settings) for name, settings in grid(tiny(images), 1) if name in wanted]
+    out = tmp_path / "out"
+    fill(((name, partial(result_of, settings, tmp_path / "runs" / name)) for name, settings in items), out)
+    found = json.loads((out / "tau-0.01-biased-seed0.json").read_text())
+    assert found["settings"]["objective"]["on_floor"] == "biased"
+    assert str(tmp_path) not in json.dumps(found)
+    assert [line["step"] for line in found["course"]] == list(range(1, 7))
+    lines = markdown(out).splitlines()
+    assert len(lines) == 4
+    assert "| 74.60 | 92.08 | 1 |" in lines[3]
+    assert "| 73.58 | 92.06 | 1 |" in lines[2]
+    floors = floors_markdown(out).splitlines()
+    assert [line.split(": ")[-1].split(" |")[0] for line in floors[2:]] == ["tau_cap_low", "floored", "tau_cap_low"]
+
+
+def test_every_rule_is_run_at_both_priors(tmp_path: Path) -> None:
+    names = [name for name, _ in grid(tiny(tmp_path), 2)]
+    assert len(names) == len(set(names)) == 2 * (1 + 2 * 4 + 1)
+    by_name = dict(grid(tiny(tmp_path), 1))
+    assert by_name["biased-seed0"].objective.correction == 0
+    assert by_name["tau-0.005-smooth-seed0"].objective.correction == 0.005
+    assert by_name["auto-seed0"].objective.auto
+
+
+def test_a_course_is_shortened_and_cut_in_fifths() -> None:
+    course = [{"step": step, "loss": step / 3, "other": 1} for step in range(1, 101)]
+    few = shortened(course, ("step", "loss"), points=10)
+    assert [line["step"] for line in few] == list(range(10, 101, 10))
+    assert few[0] == {"step": 10, "loss": 3.3333}
+    assert shortened([], ("step",)) == []
+    assert [line["step"] for line in shortened(course[:7], ("step",), points=3)] == [3, 6, 7]
+    assert fifths([{"step": step, "x": float(step > 20)} for step in range(1, 101)], "x") == [0, 1, 1, 1, 1]
