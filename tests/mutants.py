@@ -198,6 +198,21 @@ MUTANTS = [
     Mutant("methods/agent.py", "self.target_entropy = -float(action_dim)", "self.target_entropy = 0.0", "another entropy wanted"),
     Mutant("methods/agent.py", "betas=(0.5, 0.999)", "betas=(0.9, 0.999)", "another momentum of the weight of entropy"),
     Mutant("methods/sac.py", "LOG_STD = (-10.0, 2.0)", "LOG_STD = (-5.0, 2.0)", "other limits of the deviation"),
+    Mutant("kernels/drawn.py", ".scatter_add_(1, places, grad) @ bank", ".scatter_(1, places, grad) @ bank", "a row that was drawn twice counts once"),
+    Mutant("kernels/drawn.py", "(anchors @ bank.T).gather(1, places)", "(anchors @ bank.T).gather(1, places.flip(1))", "rows in another order"),
+    Mutant("negatives/bank.py", "self.momentum * self.storage[ids] + (1 - self.momentum) * F.normalize(z, dim=1)", "(1 - self.momentum) * self.storage[ids] + self.momentum * F.normalize(z, dim=1)", "the bank's momentum the wrong way round"),
+    Mutant("negatives/bank.py", "(1 - self.momentum) * F.normalize(z, dim=1)", "(1 - self.momentum) * z", "long embeddings outweigh the bank"),
+    Mutant("negatives/bank.py", "self.storage[ids] = F.normalize(mixed, dim=1)", "self.storage[ids] = mixed", "rows of the bank grow shorter"),
+    Mutant("negatives/bank.py", 'self._waiting = (state["ids"], state["z"]) if state else None', "self._waiting = None", "a checkpoint forgets what waits"),
+    Mutant("negatives/bank.py", "places == ids.unsqueeze(1)", "places != ids.unsqueeze(1)", "an anchor meets itself alone"),
+    Mutant("modules/bank.py", "return own_removed(logits, places, ids) if self.exclude_own else logits", "return logits", "the own row is met whatever is asked"),
+    Mutant("modules/bank.py", "tau_plus.repeat_interleave(views)", "tau_plus.repeat(views)", "tau_plus of another pair"),
+    Mutant("methods/cmc.py", "self.loss(z, [colour, luminance]", "self.loss(z, [luminance, colour]", "each view against its own bank"),
+    Mutant("methods/cmc.py", "        if self.training:", "        if True:", "an evaluation changes the banks"),
+    Mutant("methods/cmc.py", "return len(z) * loss", "return loss", "losses of the views not added"),
+    Mutant("views/colour_space.py", "7.787 * xyz + 16 / 116", "7.787 * xyz", "dark colours without their offset"),
+    Mutant("views/simclr.py", 'images = batch.images if self.space == "rgb" else converted(batch.images, self.space)', "images = batch.images", "views in red, green and blue"),
+    Mutant("evaluation/official.py", "learning_rate * DROP ** sum", "learning_rate * 1.0 ** sum", "a probe's rate never drops"),
 ]  # fmt: skip
 
 

@@ -126,6 +126,11 @@ def test_python_in_the_readme_runs(number: int, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
 
 
+def test_python_in_the_document_of_banks_runs() -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/cmc.md").read_text(), re.S)
+    subprocess.run([sys.executable, "-W", "error", "-c", block], check=True)
+
+
 def test_the_simclr_example_of_the_readme_is_about_ten_lines() -> None:
     block = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)[0]
     assert len([line for line in block.splitlines() if line.strip()]) <= 12
