@@ -215,6 +215,9 @@ def _parsed(words: list[str]) -> Any:
         if not end.code:
             raise
         _fail(_one_line(said.getvalue()))
+    except ValueError as error:
+        # Of settings that do not go together, which no single flag can be blamed for.
+        _fail(str(error))
 
 
 def _one_line(box: str) -> str:

@@ -124,7 +124,7 @@ class Evaluate:
     """For a run on text: folder with the official files of the tasks; the variable DEBIASED_TASK_DATA if not
     given."""
     official: bool = False
-    """Also train the probe of the released code, quirks included; a hundred epochs on augmented images."""
+    """Also train the probe of the released code, quirks included: many epochs on augmented images."""
     data_root: Path | None = None
     """Where the images are now, if they moved since."""
     test_root: Path | None = None
@@ -182,8 +182,8 @@ class Data:
     """Class folders, or train and val with class folders each."""
     classes: Path
     """A file with the name of one class, its folder, a line."""
-    out: Path
-    """The folder to make."""
+    out: Path | None = None
+    """The folder to make; named as the file of classes, beside where you are, if not given."""
 
 
 @dataclass(frozen=True)

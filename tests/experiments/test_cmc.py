@@ -1,5 +1,6 @@
 """CMC by the command: killed and resumed it ends as one that was not, in two processes as in one."""
 
+import json
 import signal
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from debiased_contrastive.cli import main
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from tests.experiments.test_processes import trained_by_one_and_two
-from tests.experiments.test_resume import finish, metrics, stop_at
+from tests.experiments.test_resume import metrics, stop_at
 
 SMALL = [
     "--data.folder-size", "16", "--views.size", "16", "--training.batch", "16", "--training.epochs", "6",
@@ -37,23 +39,31 @@ def two_colours(root: Path) -> Path:
     return root
 
 
-def arguments(images: Path, *flags: str) -> list[str]:
-    return ["train", "cmc-small", "--data.root", str(images), *SMALL, *flags]
+def arguments(images: Path) -> list[str]:
+    roots = ["--data.root", str(images), "--data.test-root", str(images)]
+    return ["train", "cmc-small", *roots, *SMALL, "--objective.tau-plus", "0.3", "--objective.exclude-own"]
 
 
-def test_killed_and_resumed(images: Path, tmp_path: Path) -> None:
+def test_killed_and_resumed_evaluated_and_reported(images: Path, tmp_path: Path) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
-    finish(*arguments(images, "--objective.auto"), "--out", str(whole))
-    code = stop_at(run, 7, [*arguments(images, "--objective.auto"), "--out", str(run)], signal.SIGKILL)
+    main([*arguments(images), "--out", str(whole)])
+    code = stop_at(run, 7, [*arguments(images), "--out", str(run)], signal.SIGKILL)
     assert code == -signal.SIGKILL
-    finish("resume", str(run), "--quiet")
+    main(["resume", str(run), "--quiet"])
     assert metrics(run) == metrics(whole)
     assert [line["step"] for line in metrics(run)] == list(range(1, 19))
     assert (run / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
+    main(["evaluate", str(run), "--quiet"])
+    main(["report", str(run), "--out", str(tmp_path / "page.html")])
+    # Red and blue are told apart by their colour alone.
+    assert json.loads((run / "evaluation.json").read_text())["linear"]["top1"] == 1
+    assert "cmc-small" in (tmp_path / "page.html").read_text()
+    assert load_file(run / "encoder.safetensors")["first.stages.0.0.weight"].shape[1] == 1
 
 
 def test_two_processes_train_as_one(images: Path, tmp_path: Path) -> None:
-    one, two = trained_by_one_and_two(arguments(images, "--training.epochs", "2"), tmp_path)
+    one, two = trained_by_one_and_two([*arguments(images), "--training.epochs", "2"], tmp_path)
+    assert max(line["floored"] for line in metrics(one)) > 0
     for key in ("loss", "floored"):
         alone, together = ([line[key] for line in metrics(run)] for run in (one, two))
         assert len(alone) == 6
@@ -64,14 +74,3 @@ def test_two_processes_train_as_one(images: Path, tmp_path: Path) -> None:
     states = [latest_checkpoint(run)[0] for run in (one, two)]
     banks = [state["module"]["banks.0.storage"] for state in states if state is not None]
     torch.testing.assert_close(*banks, rtol=0, atol=5e-3)
-
-
-def test_it_is_evaluated_and_reported(images: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    finish(*arguments(images, "--data.test-root", str(images)), "--out", str(run))
-    finish("evaluate", str(run), "--quiet")
-    finish("report", str(run), "--out", str(tmp_path / "page.html"))
-    # Red and blue are told apart by their colour alone.
-    assert '"top1": 1.0' in (run / "evaluation.json").read_text()
-    assert (tmp_path / "page.html").exists()
-    assert load_file(run / "encoder.safetensors")["first.stages.0.0.weight"].shape[1] == 1

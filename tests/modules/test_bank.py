@@ -70,6 +70,14 @@ def test_it_is_info_nce_with_rows_looked_up(exclude_own: bool, tau_plus: float) 
     assert torch.allclose(ours, theirs, atol=1e-12)
 
 
+def test_no_gradient_reaches_a_bank() -> None:
+    given_ = drawn(4, 9, 12, 3, 1, seed=5)
+    bank, query = given_["banks"][0].requires_grad_(), given_["queries"][0].requires_grad_()
+    dc.DebiasedBankLoss(0.3, 0.02)(**given_).backward()
+    assert bank.grad is None
+    assert query.grad is not None
+
+
 def test_two_views_are_anchors_of_one_loss() -> None:
     given_ = drawn(4, 9, 12, 3, 2, seed=2)
     loss = dc.DebiasedBankLoss(0.3, 0.02)
@@ -101,6 +109,9 @@ def test_an_automatic_tau_plus_sees_both_views() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"queries": [], "banks": []}, "each view needs the bank of another; got 0 views and 0 banks"),
+        ({"banks": [torch.eye(9, 3)]}, r"banks\[0\] must be torch.float64 on cpu"),
+        ({"banks": [torch.full((9, 3), 7.0, dtype=torch.float64)]}, r"banks\[0\] must hold unit vectors"),
         ({"banks": []}, "each view needs the bank of another; got 1 views and 0 banks"),
         ({"ids": torch.tensor([0, 9])}, r"ids must lie in 0\.\.8"),
         ({"places": torch.tensor([[0], [-1]])}, r"places must lie in 0\.\.8"),

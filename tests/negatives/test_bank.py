@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from debiased_contrastive.kernels.drawn import drawn_logits
-from debiased_contrastive.negatives.bank import MemoryBank, drawn_places, own_removed
+from debiased_contrastive.negatives.bank import MemoryBank, drawn_places
 
 
 def made(size: int = 6, dim: int = 3, momentum: float = 0.5) -> MemoryBank:
@@ -74,10 +74,13 @@ def test_places_come_back_with_the_seed_and_repeat() -> None:
     assert (share - 0.1).abs().max() < 0.015
 
 
-def test_the_own_vector_can_be_left_out() -> None:
-    logits, places = torch.zeros(2, 3), torch.tensor([[0, 1, 0], [5, 5, 2]])
-    found = own_removed(logits, places, torch.tensor([0, 2]))
-    assert (found == -torch.inf).tolist() == [[True, False, True], [False, False, True]]
+def test_what_waits_goes_where_the_bank_is() -> None:
+    bank = made()
+    bank.store(torch.tensor([2]), torch.tensor([[0.0, 0.0, 1.0]]))
+    # As where a checkpoint was read on another device.
+    bank.double()
+    assert bank.embeddings.dtype == torch.float64
+    assert not torch.equal(bank.embeddings[2].float(), made().embeddings[2])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,7 @@ def test_the_own_vector_can_be_left_out() -> None:
     [
         (torch.tensor([6]), torch.zeros(1, 3), r"ids must lie in 0\.\.5"),
         (torch.tensor([-1]), torch.zeros(1, 3), r"ids must lie in 0\.\.5"),
+        (torch.tensor([3, 3]), torch.zeros(2, 3), "1 different ones of 2"),
         (torch.tensor([0.0]), torch.zeros(1, 3), "stores ids"),
         (torch.tensor([0]), torch.zeros(1, 4), r"z \(b, 3\)"),
         (torch.tensor([0]), torch.full((1, 3), torch.nan), "z must be finite"),

@@ -113,8 +113,9 @@ def report(folders: Sequence[Path], out: Path, title: str) -> None:
     print(f"\nopen {out}")
 
 
-def subset(source: Path, classes: Path, out: Path) -> None:
+def subset(source: Path, classes: Path, out: Path | None) -> None:
     """Link some classes of a folder of images."""
+    out = out or Path(classes.stem)
     made = linked_subset(source, classes_in(classes), out)
     print(", ".join(f"{count} classes in {out / part}" for part, count in made.items()))
 

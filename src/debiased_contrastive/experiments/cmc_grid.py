@@ -32,7 +32,7 @@ LOGGED = ("step", "loss", "floored", "tau_plus", "tau_cap_median", "tau_cap_low"
 
 
 def objectives(base: Objective) -> dict[str, Objective]:
-    """The rows of the table; auto is told the prior of a hundred classes."""
+    """The rows of the table; auto is told the prior of a hundred classes of one size."""
     debiased = {
         f"tau-{tau_plus}-{on_floor}": replace(base, kind="debiased", tau_plus=tau_plus, on_floor=on_floor)
         for tau_plus in TAU_PLUS

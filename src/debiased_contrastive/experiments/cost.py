@@ -15,8 +15,8 @@ _PER_CLASS = {"fashion": 200, "cifar10": 5_000, "stl10": 500}
 def operations(settings: Settings) -> float:
     """Floating-point operations of a training: a backward costs two forwards; views and loss are left out."""
     views = settings.objective.num_positives + 1
-    # Keys of a queue have no backward.
-    passes = 3 * views if settings.objective.negatives == "batch" else 3 + (views - 1)
+    # Keys of a queue have no backward; with banks one crop is seen once.
+    passes = {"batch": 3 * views, "queue": 3 + (views - 1), "bank": 3}[settings.objective.negatives]
     images = image_count(settings) or 0
     images -= images % settings.training.batch
     return passes * forward_operations(settings) * images * settings.training.epochs

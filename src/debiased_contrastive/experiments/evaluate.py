@@ -21,7 +21,7 @@ from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.experiments.course import device_of
-from debiased_contrastive.experiments.features import batches, features_of
+from debiased_contrastive.experiments.features import batches, features_of, prepared
 from debiased_contrastive.experiments.images import moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json
@@ -122,13 +122,13 @@ def _official(encoder: nn.Module, settings: Settings, train: Images, test: Image
     views = settings.views
     protocol = MULTIVIEW if settings.encoder.pair else {}
 
-    def prepared(pixels: Tensor) -> Tensor:
+    def as_released(pixels: Tensor) -> Tensor:
         # The released code normalises test images and leaves their size as it is; that of multiview coding cuts out
         # their middle.
-        side = views.size if settings.encoder.pair else max(pixels.shape[2:])
-        top, left = (max(0, size - side) // 2 for size in pixels.shape[2:])
-        middle = pixels[:, :, top : top + side, left : left + side]
-        return views.normalised(middle.to(device).float() / 255)
+        if not settings.encoder.pair:
+            return views.normalised(pixels.to(device).float() / 255)
+        top, left = (max(0, size - views.size) // 2 for size in pixels.shape[2:])
+        return prepared(pixels[:, :, top : top + views.size, left : left + views.size].to(device), views)
 
     return official_probe(
         encoder,
@@ -138,7 +138,7 @@ def _official(encoder: nn.Module, settings: Settings, train: Images, test: Image
         test.labels,
         # The sets stay on the CPU, where the views' generator lives.
         augment=lambda pixels, generator: views(pixels.to(device), 1, generator)[0],
-        prepare=prepared,
+        prepare=as_released,
         seed=settings.seed,
         **protocol,
     )

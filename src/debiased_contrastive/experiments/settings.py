@@ -98,7 +98,7 @@ class Objective:
         if self.negatives == "bank" and (self.kind == "unbiased" or self.num_positives > 1 or self.beta):
             raise ValueError(
                 "negatives=bank has one positive, no tilt and no oracle; got "
-                f"kind={self.kind}, num_positives={self.num_positives}, beta={self.beta}"
+                f"kind={self.kind}, num_positives={self.num_positives}, beta={self.beta}: use debiased, 1 and 0"
             )
         if not 0 <= self.momentum <= 1:
             raise ValueError(f"momentum must lie in [0, 1]; got {self.momentum}: 0.99 to 0.999 is usual")
@@ -135,7 +135,7 @@ class Training:
     learning_rate: float = 1e-3
     weight_decay: float = 1e-6
     schedule: Schedule = "constant"
-    """steps: a tenth after a half, again after two and after five sixths."""
+    """steps: a tenth after a half, again after two thirds and after five sixths."""
     warm_up: int = 0
     """Epochs of linear warm-up."""
     accelerator: str = "auto"
@@ -180,9 +180,9 @@ class Settings:
         has_bank = self.objective.negatives == "bank"
         if has_bank != self.encoder.pair or has_bank == (self.views.space == "rgb"):
             raise ValueError(
-                "a bank is for a pair of encoders, of luminance and colour, and these for a bank: use "
-                "objective.negatives=bank, encoder.pair=True and views.space=lab together; got "
-                f"{self.objective.negatives}, {self.encoder.pair} and {self.views.space}"
+                "a bank is for a pair of encoders, of luminance and colour, and these for a bank; got "
+                f"negatives={self.objective.negatives}, pair={self.encoder.pair}, space={self.views.space}: use "
+                "--objective.negatives bank, --encoder.pair and --views.space lab or ycbcr together, or none"
             )
 
 

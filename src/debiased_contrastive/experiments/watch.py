@@ -14,7 +14,7 @@ from debiased_contrastive.experiments.features import features_of
 from debiased_contrastive.experiments.images import probe_images
 from debiased_contrastive.experiments.settings import Settings
 from debiased_contrastive.methods.cmc import CMC
-from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR, false_negative_rate
+from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR, false_negative_rate, false_negative_rate_of_all
 from debiased_contrastive.training.order import indices_of
 
 
@@ -56,7 +56,7 @@ class Watch:
         if bool((self.labels < 0).any()):
             return None
         if isinstance(self.method, CMC):
-            return false_negative_rate(labels, self.labels)
+            return false_negative_rate_of_all(labels, self.labels, exclude_own=self.settings.objective.exclude_own)
         if not isinstance(self.method, QueueSimCLR):
             return false_negative_rate(labels)
         stored = self.method.queue.ids.cpu()

@@ -100,3 +100,14 @@ def false_negative_rate(labels: Tensor, stored: Tensor | None = None, own: Tenso
     counts = labels.bincount().double()
     b = len(labels)
     return float((counts * (counts - 1)).sum() / (b * (b - 1)))
+
+
+def false_negative_rate_of_all(labels: Tensor, stored: Tensor, *, exclude_own: bool) -> float:
+    """The same of anchors against samples drawn from all of `stored` (n,), their own among them or not.
+
+    >>> false_negative_rate_of_all(torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2]), exclude_own=False)
+    0.375
+    """
+    own = int(exclude_own)
+    same = stored.bincount()[labels].double() - own
+    return float((same / (len(stored) - own)).mean())

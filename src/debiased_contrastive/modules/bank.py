@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.drawn import drawn_logits
 from debiased_contrastive.kernels.gather import Share, share_of_batch
 from debiased_contrastive.modules.auto import AutoTauPlus, following
@@ -25,10 +26,10 @@ from debiased_contrastive.modules.objective import (
     losses_and_record,
     options_of,
 )
-from debiased_contrastive.negatives.bank import own_removed
-from debiased_contrastive.objectives.settings import OnFloor, Reduction
+from debiased_contrastive.objectives.settings import OnFloor, Reduction, working_dtype
 from debiased_contrastive.objectives.statistics import Statistics, from_logits
 
+LENGTH_TOLERANCE = 1e-2
 _SHARED = ("batch size", *layout({}), "number of views", "number of unlabeled samples")
 
 
@@ -93,11 +94,11 @@ class DebiasedBankLoss(nn.Module):
         def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor]]:
             return _checked(queries, banks, ids, places, options_of(self))
 
-        device = queries[0].device
+        device = next((rows.device for rows in queries), torch.device("cpu"))
         share, (options, ids, places) = share_of_batch(check, _SHARED, device, gather=self.gather_distributed)
         with torch.autocast(device.type, enabled=False):
             z = [options.unit(rows) * options.scale(rows) for rows in cast(_named(queries)).values()]
-            pairs = list(zip(z, banks, strict=True))
+            pairs = [(rows, bank.detach()) for rows, bank in zip(z, banks, strict=True)]
             # View beside view, so that whoever looks at the first anchors sees all views.
             positive = torch.stack([(rows * bank[ids]).sum(-1) for rows, bank in pairs], 1).flatten()
             unlabeled = torch.stack([self._unlabeled(rows, bank, ids, places) for rows, bank in pairs], 1)
@@ -110,7 +111,10 @@ class DebiasedBankLoss(nn.Module):
 
     def _unlabeled(self, rows: Tensor, bank: Tensor, ids: Tensor, places: Tensor) -> Tensor:
         logits = drawn_logits(rows, bank, places)
-        return own_removed(logits, places, ids) if self.exclude_own else logits
+        if self.exclude_own:
+            everything = (slice(0, length) for length in logits.shape)
+            Absent(same=((ids, places),)).remove_(logits, *everything)
+        return logits
 
 
 def _named(queries: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -129,6 +133,7 @@ def _checked(
         check_shape(f"banks[{view}]", bank, (n, d), "a row for each sample, in every bank")
     named = _named(queries)
     check_embeddings(named)
+    dtype = working_dtype(*queries)
     check_shape("places", places, (b, "k"), "the unlabeled rows of each query")
     for name, codes, shape in (("ids", ids, (b,)), ("places", places, tuple(places.shape))):
         checked_codes(name, codes, shape, queries[0])
@@ -136,9 +141,25 @@ def _checked(
             raise ValueError(
                 f"{name} must lie in 0..{n - 1}, the rows of the banks; got {int(codes.min())}..{int(codes.max())}"
             )
+    for view, bank in enumerate(banks):
+        _check_bank(f"banks[{view}]", bank, ids, queries[0], dtype)
     options.tau_plus_by_input(queries[0][:, 0])
     numbers = {"batch size": b, **layout(named), "number of views": len(queries)}
     return numbers | {"number of unlabeled samples": places.shape[1]}, (options, ids.long(), places.long())
+
+
+def _check_bank(name: str, bank: Tensor, ids: Tensor, like: Tensor, dtype: torch.dtype) -> None:
+    if bank.device != like.device or bank.dtype != dtype:
+        raise ValueError(
+            f"{name} must be {dtype} on {like.device}, as the queries are; got {bank.dtype} on {bank.device}: "
+            "convert it with .to(...)"
+        )
+    length = torch.linalg.vector_norm(bank[ids], dim=1)
+    if not bool(((length - 1).abs() < LENGTH_TOLERANCE).all()):
+        raise ValueError(
+            f"{name} must hold unit vectors; those of the queries have lengths from {float(length.min()):.3g} to "
+            f"{float(length.max()):.3g}: normalise what is stored, as MemoryBank does"
+        )
 
 
 def _tau_plus(

@@ -1,7 +1,5 @@
 """An embedding of every sample of the data, from which unlabeled samples are drawn (Section 5, ImageNet-100)."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -51,8 +49,11 @@ class MemoryBank(nn.Module):
             raise ValueError(
                 f"a bank stores ids (b,) and z (b, {dim}); got {ids.dtype} {tuple(ids.shape)} and {tuple(z.shape)}"
             )
-        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < n:
-            raise ValueError(f"ids must lie in 0..{n - 1}, a row each; got {int(ids.min())}..{int(ids.max())}")
+        if len(ids.unique()) < len(ids) or not bool(((ids >= 0) & (ids < n)).all()):
+            raise ValueError(
+                f"ids must lie in 0..{n - 1}, all different; got {int(ids.min())}..{int(ids.max())}, "
+                f"{len(ids.unique())} different ones of {len(ids)}: a row is stored once"
+            )
         if not bool(z.isfinite().all()):
             raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
         self._settle()
@@ -62,7 +63,8 @@ class MemoryBank(nn.Module):
     @torch.no_grad()
     def _settle(self) -> None:
         if self._waiting is not None:
-            ids, z = self._waiting
+            # A checkpoint is read on the CPU, wherever the bank is.
+            ids, z = self._waiting[0].to(self.storage.device), self._waiting[1].to(self.storage)
             self._waiting = None
             mixed = self.momentum * self.storage[ids] + (1 - self.momentum) * F.normalize(z, dim=1)
             self.storage[ids] = F.normalize(mixed, dim=1)
@@ -81,8 +83,3 @@ def drawn_places(b: int, size: int, count: int, generator: torch.Generator) -> T
     if count < 1:
         raise ValueError(f"an anchor needs at least 1 unlabeled sample; got {count}: 4096 is usual")
     return torch.randint(size, (b, count), generator=generator)
-
-
-def own_removed(logits: Tensor, places: Tensor, ids: Tensor) -> Tensor:
-    """Logits with -inf, for absent, where an anchor met its own vector."""
-    return logits.masked_fill(places == ids.unsqueeze(1), -math.inf)

@@ -133,10 +133,14 @@ def _measures(group: Group) -> dict[str, Measure]:
 def _paper(group: Group) -> float | None:
     objective = group.objective
     tau_plus = finite(objective.get("tau_plus"))
-    # The published runs had no hard negatives, no queue, no labels and a constant tau_plus; agents had floor 0.
+    # The published runs that are known by their data had no hard negatives, queue, bank or labels and a constant
+    # tau_plus; agents had floor 0.
     if group.settings.get("task") and objective.get("floor", "zero") != "zero":
         return None
-    if any(objective.get(key) for key in ("beta", "known_labels", "auto")) or objective.get("negatives") == "queue":
+    if any(objective.get(key) for key in ("beta", "known_labels", "auto")) or objective.get("negatives") in (
+        "queue",
+        "bank",
+    ):
         return None
     task = group.settings.get("task")
     return published(
