@@ -71,7 +71,7 @@ def test_flags_of_other_domains_are_refused(run: Path, capsys: pytest.CaptureFix
         (["embed", str(run), "--images", "x", "--out", "y.npy"], "features of images and sentences alone"),
         (["watch", str(run), "--out", "film.avi"], "a film must end in .mp4 or .gif; got film.avi"),
         (["train", "curl", *SMALL, "--out", str(run)], "holds a run already"),
-        (["train", "curl", "--camera.crop", "99"], "crop must be at most size + 2 pad, 40; got 99"),
+        (["train", "curl", "--camera.crop", "99"], "crop must be at most size + 2 pad, 52; got 99"),
         (["train", "curl", "--agent.strided", "9"], "strided must lie between 0 and layers"),
         (["train", "curl", "--camera.crop", "3", "--out", str(run / "none")], "frames must be large enough"),
         (["train", "curl", "--objective.floor", "none"], "Expected one of ('zero', 'small'"),

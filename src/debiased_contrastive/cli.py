@@ -1,6 +1,7 @@
 """The command `debiased`: settings in, run directories and one page out."""
 
 import contextlib
+import gc
 import io
 import re
 import sys
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 {"text": _text, "control": _control, "images": _images}[domain](command)
             case _:
                 _images(command)
+        _leave_group()
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise
@@ -67,6 +69,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("debiased: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _leave_group() -> None:
+    """Part from the other processes of torchrun: gloo's threads would abort a process that ends with them."""
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    # What still refers to the group must go first.
+    gc.collect()
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 def _theory(command: Any) -> None:

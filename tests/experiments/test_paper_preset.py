@@ -1,7 +1,6 @@
-"""The paper's CIFAR10 experiment is real: its network, its batch and one step of its optimiser."""
+"""The paper's CIFAR10 experiment is real: its network and one step of its optimiser, on a part of its batch."""
 
 import math
-import os
 
 import pytest
 import torch
@@ -12,17 +11,18 @@ from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.methods.simclr import SimCLR
 from debiased_contrastive.training.loop import steps
 
-MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+BATCH = 24
+"""The 256 of the paper take 13 GiB and minutes."""
 
 
-@pytest.mark.skipif(MEMORY < 15 * 2**30, reason="the paper's batch takes 13 GiB")
-def test_the_papers_cifar10_preset_takes_a_step_at_full_size() -> None:
+def test_the_papers_cifar10_preset_takes_a_step() -> None:
     settings = PRESETS["cifar10"].settings
     training = settings.training
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(256, (training.batch, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    pixels = torch.randint(256, (BATCH, 3, 32, 32), dtype=torch.uint8, generator=generator)
     views = settings.views(pixels, settings.objective.num_positives + 1, generator)
-    assert views.shape == (2, 256, 3, 32, 32)
+    assert training.batch == 256
+    assert views.shape == (2, BATCH, 3, 32, 32)
     torch.manual_seed(0)
     method = method_of(settings, gather=False)
     assert isinstance(method, SimCLR)
@@ -35,9 +35,9 @@ def test_the_papers_cifar10_preset_takes_a_step_at_full_size() -> None:
     before = {name: value.detach().clone() for name, value in method.named_parameters()}
     ((done, loss),) = steps(fabric, module, wrapped, [{"views": views}], rate=lambda _: 1e-3, seed=0)
     assert done == 1
-    # Untrained, a view is hardly nearer to its partner than to the 510 others: log(1 + 510).
-    assert float(loss) == pytest.approx(math.log(511), abs=0.3)
-    assert method.loss.diagnostics.num_unlabeled == 510
+    # Untrained, a view is hardly nearer to its partner than to the others: log(1 + N).
+    assert float(loss) == pytest.approx(math.log(1 + 2 * (BATCH - 1)), abs=0.3)
+    assert method.loss.diagnostics.num_unlabeled == 2 * (BATCH - 1)
     for name, value in method.named_parameters():
         # Adam's first step is the learning rate times the sign of the gradient.
         moved = (value.detach() - before[name]).abs().max().item()
