@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as arrow  # type: ignore[import-untyped]
 import pytest
 import torch
+from pyarrow import parquet
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
@@ -175,8 +177,6 @@ def test_labels_in_lines(tmp_path: Path, name: str, text: str, expected: list[An
 
 @pytest.fixture
 def write_parquet(tmp_path: Path) -> Callable[..., Path]:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
 
     def write(**columns: Any) -> Path:
         # Row groups that end in the middle of a block.
@@ -189,7 +189,6 @@ def write_parquet(tmp_path: Path) -> Callable[..., Path]:
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u1"])
 @pytest.mark.parametrize("form", ["list_", "large_list", "fixed"])
 def test_columns_of_lists(write_parquet: Callable[..., Path], dtype: str, form: str) -> None:
-    arrow = pytest.importorskip("pyarrow")
     array = table(dtype)
     item = arrow.from_numpy_dtype(array.dtype)
     kind = arrow.list_(item, 5) if form == "fixed" else getattr(arrow, form)(item)
@@ -203,7 +202,6 @@ def test_columns_of_lists(write_parquet: Callable[..., Path], dtype: str, form: 
 
 
 def test_columns_of_scalars(write_parquet: Callable[..., Path]) -> None:
-    arrow = pytest.importorskip("pyarrow")
     words = ["ant", "bee", "a zebra"] * 9
     columns = {
         "n": np.arange(27),
@@ -230,8 +228,6 @@ def test_columns_of_numbers_are_side_by_side(write_parquet: Callable[..., Path])
 
 
 def test_a_row_group_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setattr(reading, "BLOCK_BYTES", 2**16)
     array = np.random.default_rng(0).random((2**16, 32))
     column = arrow.FixedSizeListArray.from_arrays(arrow.array(array.ravel()), 32)
@@ -245,8 +241,6 @@ def test_a_row_group_is_not_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_whole_numbers_beside_fractions_are_no_features(tmp_path: Path) -> None:
-    arrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     columns = {"id": [7, 8], "f0": [0.5, 1.0], "f1": [2.0, 3.0], "label": [1, 0]}
     parquet.write_table(arrow.table(columns), tmp_path / "a.parquet")
     check(rows_of(tmp_path / "a.parquet", "embeddings"), np.array([[0.5, 2.0], [1.0, 3.0]]))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from debiased_contrastive.cli import main
 from debiased_contrastive.training.checkpoint import latest_checkpoint
-from tests.experiments.test_processes import trained_by_one_and_two
+from tests.experiments.test_processes import check_same_weights, trained_by_one_and_two
 from tests.experiments.test_resume import metrics, stop_at
 
 SMALL = [
@@ -68,9 +68,7 @@ def test_two_processes_train_as_one(images: Path, tmp_path: Path) -> None:
         alone, together = ([line[key] for line in metrics(run)] for run in (one, two))
         assert len(alone) == 6
         torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), rtol=0, atol=1e-3, msg=key)
-    first, second = (load_file(run / "encoder.safetensors") for run in (one, two))
-    for name, weight in first.items():
-        torch.testing.assert_close(second[name], weight, rtol=0, atol=5e-3, msg=name)
+    check_same_weights(one, two, atol=5e-3)
     states = [latest_checkpoint(run)[0] for run in (one, two)]
     banks = [state["module"]["banks.0.storage"] for state in states if state is not None]
     torch.testing.assert_close(*banks, rtol=0, atol=5e-3)

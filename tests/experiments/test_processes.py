@@ -19,9 +19,7 @@ def test_two_processes_train_as_one(flags: list[str], tmp_path: Path) -> None:
     alone, together = ([line["loss"] for line in metrics(run)] for run in (one, two))
     assert len(alone) == 10
     torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), rtol=0, atol=2e-4)
-    first, second = (load_file(run / "encoder.safetensors") for run in (one, two))
-    for name, weight in first.items():
-        torch.testing.assert_close(second[name], weight, rtol=0, atol=5e-3, msg=name)
+    check_same_weights(one, two, atol=5e-3)
 
 
 def test_two_processes_train_on_text_as_one(tmp_path: Path) -> None:
@@ -35,9 +33,7 @@ def test_two_processes_train_on_text_as_one(tmp_path: Path) -> None:
         alone, together = ([line[key] for line in metrics(run)] for run in (one, two))
         assert len(alone) == 8
         torch.testing.assert_close(torch.tensor(together), torch.tensor(alone), rtol=0, atol=1e-4, msg=key)
-    first, second = (load_file(run / "encoder.safetensors") for run in (one, two))
-    for name, weight in first.items():
-        torch.testing.assert_close(second[name], weight, rtol=0, atol=1e-3, msg=name)
+    check_same_weights(one, two, atol=1e-3)
 
 
 def trained_by_one_and_two(arguments: list[str], folder: Path) -> tuple[Path, Path]:
@@ -53,3 +49,9 @@ def trained_by_one_and_two(arguments: list[str], folder: Path) -> tuple[Path, Pa
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return one, two
+
+
+def check_same_weights(one: Path, two: Path, *, atol: float) -> None:
+    first, second = (load_file(run / "encoder.safetensors") for run in (one, two))
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=0, atol=atol, msg=name)
