@@ -12,7 +12,7 @@ from debiased_contrastive.kernels.product import first_derivative
 AT_ONCE = 2**22
 """Numbers that are held at a time: 16 MiB of float32."""
 WORTH = 32
-"""An anchor's products with the whole bank cost about as much as fetching a part of its rows, one in so many."""
+"""Products with the whole bank should cost as much as fetching one row in so many: a count, not a measurement."""
 
 _NO_SECOND_DERIVATIVE = (
     "logits against a bank have first derivatives only, a derivative of their gradient was asked for: use "
