@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.experiments import control_grid, rollout
-from debiased_contrastive.experiments.control_grid import OBJECTIVES, grid, result_of
+from debiased_contrastive.experiments.control_grid import OBJECTIVES, base_of, grid, result_of
+from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
+from debiased_contrastive.experiments.control_settings import settled
 from debiased_contrastive.experiments.control_table import (
     LABELS,
     curves,
@@ -66,3 +68,11 @@ def test_pictures_are_made(folder: Path) -> None:
     assert all("<svg" in picture for picture in pictures.values())
     assert "without contrast" in pictures["return"]
     assert "without contrast" not in pictures["floored"]
+
+
+def test_shorter_runs_are_evaluated_as_often() -> None:
+    preset = CONTROL_PRESETS["curl"].settings
+    assert base_of("cartpole-swingup", preset.training.frames) == settled(preset)
+    half = base_of("walker-walk", preset.training.frames // 2)
+    assert half.task == "walker-walk"
+    assert 2 * half.training.evaluate_every == preset.training.evaluate_every

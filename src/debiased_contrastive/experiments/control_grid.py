@@ -4,7 +4,7 @@
 
 Every run's numbers go to one file of `--out/TASK`; a run whose file is there is skipped, one that was cut off is
 resumed, so the same command, given again, finishes the grid. `--share 0/2` and `--share 1/2` split it over two
-processes.
+processes. `--frames 80000` is half as long.
 """
 
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ OBJECTIVES = {
     "tau-0.1-M1": ControlObjective("debiased", tau_plus=0.1),
     "tau-0.1-M2": ControlObjective("debiased", tau_plus=0.1, num_positives=2),
 }
+EVALUATIONS = 8
 EVERY = 250
 """Steps between two points of a course in the results; returns are all there."""
 LOGGED = (
@@ -50,6 +51,14 @@ def grid(base: ControlSettings, seeds: int) -> Iterator[Entry]:
     for seed in range(seeds):
         for name, objective in OBJECTIVES.items():
             yield Entry(f"{name}-seed{seed}", replace(base, seed=seed, objective=objective))
+
+
+def base_of(task: str, frames: int) -> ControlSettings:
+    """What all runs on a task have in common."""
+    base = settled(replace(CONTROL_PRESETS["curl"].settings, task=task))
+    assert base.training.repeat is not None, "settings must be settled"
+    every = max(1, frames // base.training.repeat // EVALUATIONS)
+    return replace(base, training=replace(base.training, frames=frames, evaluate_every=every))
 
 
 def result_of(entry: Entry, runs: Path) -> dict[str, Any]:
@@ -75,11 +84,12 @@ def main() -> None:
     """Run what is missing of the grid."""
     parser = grid_parser(__doc__, "build/control")
     parser.add_argument("--task", default="cartpole-swingup", help="of the DeepMind control suite")
+    preset = CONTROL_PRESETS["curl"].settings.training
+    parser.add_argument("--frames", type=int, default=preset.frames, help="of the simulation, in each run")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    base = settled(replace(CONTROL_PRESETS["curl"].settings, task=arguments.task))
-    entries = shared(grid(base, arguments.seeds), arguments.share)
+    entries = shared(grid(base_of(arguments.task, arguments.frames), arguments.seeds), arguments.share)
     runs, out = arguments.runs / arguments.task, arguments.out / arguments.task
     fill(((entry.name, partial(result_of, entry, runs)) for entry in entries), out)
 
