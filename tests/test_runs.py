@@ -75,4 +75,6 @@ def test_the_revision_is_of_this_code_and_not_of_a_repository_around_it(
     git("commit", "-m", "ours")
     environment = new_run(tmp_path / "own", {}).environment
     assert len(environment["revision"]) == 40
-    assert environment["modified"]
+    assert not environment["modified"], "a new result beside the code is none of its changes"
+    file.write_text("changed")
+    assert new_run(tmp_path / "changed", {}).environment["modified"]

@@ -120,7 +120,8 @@ def _revision() -> dict[str, Any]:
     # Installed below somebody else's repository, this file is not one of its own.
     if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return {"revision": None, "modified": None}
-    return {"revision": _git("rev-parse", "HEAD"), "modified": bool(_git("status", "--porcelain"))}
+    # Of the package alone: results that are not committed yet change nothing.
+    return {"revision": _git("rev-parse", "HEAD"), "modified": bool(_git("status", "--porcelain", "."))}
 
 
 def _version(name: str) -> str | None:
