@@ -1,4 +1,4 @@
-"""All benchmarks, each in a process of its own: losses, views, probe, training, audit, text, tasks, control."""
+"""All benchmarks, each in a process of its own."""
 
 import argparse
 import subprocess
@@ -23,6 +23,7 @@ PARTS = {
     "audit": Part("benchmarks.audit", "audit.json", "--rows 2000"),
     "text": Part("benchmarks.text_training", "text_training.json", "--steps 2 --rounds 1"),
     "tasks": Part("benchmarks.sentence_tasks", "sentence_tasks.json", "--samples 60 --features 5 --fits-per-C 1"),
+    "bank": Part("benchmarks.bank", "bank.json", "--batch 4 --size 100 --count 8"),
     "control": Part("benchmarks.control", "control_speed.json", "--steps 2 --random-steps 64 --frames 1000"),
 }
 

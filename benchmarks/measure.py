@@ -47,7 +47,11 @@ def memory(name: str, pairs: int) -> dict[str, Any]:
     contender = CONTENDERS[name]
     z0, z1 = inputs(pairs)
     contender.prepare(*inputs(min(pairs, WARM_UP_PAIRS)))()
-    step = contender.prepare(z0, z1)
+    return extra_memory(contender.prepare(z0, z1))
+
+
+def extra_memory(step: Step) -> dict[str, Any]:
+    """As `memory`, of a step that was prepared."""
     _give_back_free_memory()
     highest = _status_mib("VmHWM")
     with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from debiased_contrastive.training.checkpoint import (
     load_whole,
     save_checkpoint,
 )
-from debiased_contrastive.training.order import generator_of, indices_of, steps_per_epoch
+from debiased_contrastive.training.order import Order, generator_of, indices_of, steps_per_epoch
 
 
 def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
@@ -64,6 +64,29 @@ def test_an_epoch_sees_every_sample_once_and_epochs_differ() -> None:
     assert not torch.equal(indices_of(4, 100, 30, seed=7), indices_of(4, 100, 30, seed=8))
     with pytest.raises(ValueError, match="between 2 and the number of samples, 10; got 11"):
         steps_per_epoch(10, 11)
+
+
+def relative_age(order: Order, *, places: range) -> float:
+    """Steps since a batch's samples were seen last, as a multiple of those of all samples, at some places of epochs."""
+    n, batch, epoch = 60, 6, 10
+    last, own, others = torch.zeros(n), 0.0, 0.0
+    for step in range(100 * epoch):
+        ids = indices_of(step, n, batch, seed=3, order=order)
+        assert len(ids.unique()) == batch
+        if step > 3 * epoch and step % epoch in places:
+            own += float((step - last[ids]).mean())
+            others += float((step - last).mean())
+        last[ids] = step
+    return own / others
+
+
+def test_only_where_batches_are_drawn_anew_does_age_not_tell_who_comes_next() -> None:
+    late = range(7, 10)
+    assert relative_age("epochs", places=late) > 1.5
+    assert relative_age("drawn", places=late) == pytest.approx(1, abs=0.1)
+    assert torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(4, 100, 30, 7, "drawn"))
+    assert not torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(5, 100, 30, 7, "drawn"))
+    assert not torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(4, 100, 30, 8, "drawn"))
 
 
 def test_generators_of_different_places_are_unrelated() -> None:

@@ -16,7 +16,7 @@ from debiased_contrastive.data.folder import FolderImages, image_folder
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.data.stl10 import stl10
 from debiased_contrastive.experiments.settings import Data, Settings
-from debiased_contrastive.training.order import generator_of
+from debiased_contrastive.training.order import generator_of, indices_of
 
 VARIABLE = "DEBIASED_DATA"
 
@@ -28,6 +28,11 @@ def training_images(data: Data) -> Images | FolderImages:
     if data.name == "folder":
         return _chosen(image_folder(root_of(data), data.folder_size), data, data.per_class)
     return _chosen(_official(data, "train+unlabeled" if data.name == "stl10" else "train"), data, data.per_class)
+
+
+def batch_of(settings: Settings, step: int, count: int) -> Tensor:
+    """Which of so many images a step sees, over all processes."""
+    return indices_of(step, count, settings.training.batch, settings.seed, settings.data.order)
 
 
 def probe_images(data: Data) -> tuple[Images | FolderImages, Images | FolderImages]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_origin, get_type_hints
 
 from debiased_contrastive.objectives.settings import OnFloor, check_beta, check_choice, check_tau_plus
+from debiased_contrastive.training.order import Order
 from debiased_contrastive.training.schedule import Schedule
 from debiased_contrastive.views.simclr import SimCLRViews
 
@@ -27,6 +28,9 @@ class Data:
     """Only the first so many training images of each class."""
     folder_size: int = 64
     """For a folder: side in pixels to which images are scaled and cropped when they are read."""
+    order: Order = "epochs"
+    """Each image once in an epoch, or drawn anew for every batch. With a bank, epochs give away which row is an
+    image's own: towards their end it is one of the old ones."""
 
     def __post_init__(self) -> None:
         check_words(self)

@@ -12,13 +12,13 @@ from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.batch_norm import synchronised
 from debiased_contrastive.encoders.export import save_encoder
 from debiased_contrastive.experiments.course import Course, Update, to_the_end
-from debiased_contrastive.experiments.images import known_labels, training_images
+from debiased_contrastive.experiments.images import batch_of, known_labels, training_images
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.settings import Settings, as_json
 from debiased_contrastive.experiments.watch import Watch
 from debiased_contrastive.negatives.bank import drawn_places
 from debiased_contrastive.runs import Run
-from debiased_contrastive.training.order import generator_of, indices_of, seed_of, steps_per_epoch
+from debiased_contrastive.training.order import generator_of, seed_of, steps_per_epoch
 
 
 def trained(
@@ -57,7 +57,7 @@ def inputs(
     share = batch // fabric.world_size
     part = slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
     known = _codes(settings, images)
-    for step, (ids, pixels) in zip(wanted, _pixels(images, wanted, batch, seed, part), strict=True):
+    for step, (ids, pixels) in zip(wanted, _pixels(settings, images, wanted, part), strict=True):
         views = settings.views
         height, width = pixels.shape[2:]
         generator = generator_of(seed, "views", step)
@@ -75,12 +75,12 @@ def inputs(
 
 
 def _pixels(
-    images: Images | FolderImages, wanted: range, batch: int, seed: int, part: slice
+    settings: Settings, images: Images | FolderImages, wanted: range, part: slice
 ) -> Iterable[tuple[Tensor, Tensor]]:
     """Indices and pixels of each step; those of a folder are decoded ahead."""
 
     def chosen() -> Iterator[Tensor]:
-        return (indices_of(step, len(images), batch, seed)[part] for step in wanted)
+        return (batch_of(settings, step, len(images))[part] for step in wanted)
 
     pixels = images.prefetched(chosen()) if isinstance(images, FolderImages) else map(images.batch, chosen())
     return zip(chosen(), pixels, strict=True)

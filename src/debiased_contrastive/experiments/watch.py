@@ -11,11 +11,10 @@ from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.experiments.features import features_of
-from debiased_contrastive.experiments.images import probe_images
+from debiased_contrastive.experiments.images import batch_of, probe_images
 from debiased_contrastive.experiments.settings import Settings
 from debiased_contrastive.methods.cmc import CMC
 from debiased_contrastive.methods.simclr import QueueSimCLR, SimCLR, false_negative_rate, false_negative_rate_of_all
-from debiased_contrastive.training.order import indices_of
 
 
 class Watch:
@@ -51,7 +50,7 @@ class Watch:
     def _false_negative_rate(self, step: int) -> float | None:
         if self.labels is None:
             return None
-        ids = indices_of(step - 1, self.count, self.settings.training.batch, self.settings.seed)
+        ids = batch_of(self.settings, step - 1, self.count)
         labels = self.labels[ids]
         if bool((self.labels < 0).any()):
             return None

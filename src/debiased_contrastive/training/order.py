@@ -2,9 +2,13 @@
 
 import hashlib
 from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
+
+Order: TypeAlias = Literal["epochs", "drawn"]
+"""Each sample once in an epoch, or every batch drawn anew."""
 
 
 def generator_of(seed: int, *place: int | str) -> torch.Generator:
@@ -28,8 +32,14 @@ def steps_per_epoch(num_samples: int, batch: int) -> int:
     return num_samples // batch
 
 
-def indices_of(step: int, num_samples: int, batch: int, seed: int) -> Tensor:
-    """(batch,) the samples of a step: each epoch is a fresh permutation, cut into whole batches."""
+def indices_of(step: int, num_samples: int, batch: int, seed: int, order: Order = "epochs") -> Tensor:
+    """(batch,) the samples of a step, all different.
+
+    epochs: each is a fresh permutation, cut into whole batches. drawn: a batch does not depend on the others, so
+    that nothing tells which samples come next.
+    """
+    if order == "drawn":
+        return torch.randperm(num_samples, generator=generator_of(seed, "batch", step))[:batch]
     epoch, place = divmod(step, steps_per_epoch(num_samples, batch))
     return _order(epoch, num_samples, seed)[place * batch : (place + 1) * batch].clone()
 
