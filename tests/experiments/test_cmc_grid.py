@@ -8,6 +8,7 @@ from pathlib import Path
 from debiased_contrastive.experiments.cmc_grid import grid, result_of
 from debiased_contrastive.experiments.cmc_table import floors_markdown, markdown
 from debiased_contrastive.experiments.grid import fifths, fill, shortened
+from debiased_contrastive.experiments.images import probe_images
 from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.settings import Settings
 from tests.experiments.test_cmc import two_colours
@@ -29,8 +30,8 @@ def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
     images = two_colours(tmp_path / "images")
     wanted = ("biased-seed0", "tau-0.01-biased-seed0")
     items = [(name, settings) for name, settings in grid(tiny(images), 1) if name in wanted]
-    out = tmp_path / "out"
-    fill(((name, partial(result_of, settings, tmp_path / "runs" / name)) for name, settings in items), out)
+    out, read = tmp_path / "out", probe_images(items[0][1].data)
+    fill(((name, partial(result_of, settings, tmp_path / "runs" / name, read)) for name, settings in items), out)
     found = json.loads((out / "tau-0.01-biased-seed0.json").read_text())
     assert found["settings"]["objective"]["on_floor"] == "biased"
     assert str(tmp_path) not in json.dumps(found)
@@ -45,11 +46,14 @@ def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
 
 def test_every_rule_is_run_at_both_priors(tmp_path: Path) -> None:
     names = [name for name, _ in grid(tiny(tmp_path), 2)]
-    assert len(names) == len(set(names)) == 2 * (1 + 2 * 4 + 1)
+    assert len(names) == len(set(names)) == 2 * (1 + 2 * 4 + 2)
     by_name = dict(grid(tiny(tmp_path), 1))
     assert by_name["biased-seed0"].objective.correction == 0
     assert by_name["tau-0.005-smooth-seed0"].objective.correction == 0.005
     assert by_name["auto-seed0"].objective.auto
+    assert by_name["epochs-seed0"].objective == by_name["biased-seed0"].objective
+    assert by_name["epochs-seed0"].data.order == "epochs"
+    assert {settings.data.order for name, settings in by_name.items() if name != "epochs-seed0"} == {"drawn"}
 
 
 def test_a_course_is_shortened_and_cut_in_fifths() -> None:

@@ -24,7 +24,7 @@ from debiased_contrastive.views.simclr import SimCLRViews
 OTHER = Settings(
     preset="of mine",
     seed=7,
-    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48),
+    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn"),
     views=SimCLRViews(
         size=24, scale=(0.2, 0.9), ratio=(0.5, 2.0), flip=0.1, jitter=(0.1, 0.2, 0.3, 0.4), jitter_probability=0.3,
         grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0), space="lab",
@@ -70,6 +70,7 @@ def test_json_is_what_a_person_would_write() -> None:
     plain = as_json(OTHER)
     assert plain["data"] == {
         "name": "folder", "root": "a/train", "test_root": "a/test", "classes": [3, 1], "per_class": 20, "folder_size": 48,
+        "order": "drawn",
     }  # fmt: skip
     assert plain["seed"] == 7
     assert plain["views"]["jitter"] == [0.1, 0.2, 0.3, 0.4]

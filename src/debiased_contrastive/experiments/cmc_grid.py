@@ -19,53 +19,66 @@ from debiased_contrastive.experiments.course import fabric_of
 from debiased_contrastive.experiments.demo import same_run
 from debiased_contrastive.experiments.evaluate import evaluated
 from debiased_contrastive.experiments.grid import fill, grid_parser, shared, shortened
+from debiased_contrastive.experiments.images import Probed, probe_images
 from debiased_contrastive.experiments.presets import PRESETS
-from debiased_contrastive.experiments.settings import Objective, Settings
-from debiased_contrastive.experiments.simclr import checked_images, trained
+from debiased_contrastive.experiments.settings import Settings
+from debiased_contrastive.experiments.simclr import check_images, trained
 from debiased_contrastive.objectives.settings import OnFloor
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.record import read_records
 from debiased_contrastive.training.memory import keep_freed_memory
 
 TAU_PLUS = (0.005, 0.01)
-LOGGED = ("step", "loss", "floored", "tau_plus", "tau_cap_median", "tau_cap_low")
+LOGGED = ("step", "loss", "floored", "tau_plus", "tau_cap_median", "tau_cap_low", "images_per_second")
+POINTS = 100
+"""Of a course, three in an epoch."""
 
 
-def objectives(base: Objective) -> dict[str, Objective]:
-    """The rows of the table; auto is told the prior of a hundred classes of one size."""
-    debiased = {
-        f"tau-{tau_plus}-{on_floor}": replace(base, kind="debiased", tau_plus=tau_plus, on_floor=on_floor)
-        for tau_plus in TAU_PLUS
-        for on_floor in get_args(OnFloor)
-    }
+def rows(base: Settings) -> dict[str, Settings]:
+    """What the paper's table asks for."""
+    made = {"biased": _with(base, kind="biased")}
+    for tau_plus in TAU_PLUS:
+        for on_floor in get_args(OnFloor):
+            name = f"tau-{tau_plus}-{on_floor}"
+            made[name] = _with(base, kind="debiased", tau_plus=tau_plus, on_floor=on_floor)
+    return made
+
+
+def further(base: Settings) -> dict[str, Settings]:
+    """A tau_plus that follows training, told the prior of a hundred classes; epochs of all images."""
     return {
-        "biased": replace(base, kind="biased"),
-        **debiased,
-        "auto": replace(base, kind="debiased", tau_plus=0.01, auto=True),
+        "auto": _with(base, kind="debiased", tau_plus=0.01, auto=True),
+        "epochs": replace(_with(base, kind="biased"), data=replace(base.data, order="epochs")),
     }
+
+
+def _with(base: Settings, **changed: Any) -> Settings:
+    return replace(base, objective=replace(base.objective, **changed))
 
 
 def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
     """Name and settings of every run; whole seeds first, so that a part of it is already a table."""
-    for seed in range(seeds):
-        for name, objective in objectives(base.objective).items():
-            yield f"{name}-seed{seed}", replace(base, seed=seed, objective=objective)
+    for part in (rows, further):
+        for seed in range(seeds):
+            for name, settings in part(base).items():
+                yield f"{name}-seed{seed}", replace(settings, seed=seed)
 
 
-def result_of(settings: Settings, folder: Path, *, official: bool = False) -> dict[str, Any]:
+def result_of(settings: Settings, folder: Path, images: Probed, *, official: bool = False) -> dict[str, Any]:
     """Train and evaluate one run of the grid, from wherever it stands."""
     run = same_run(folder, settings)
     fabric = fabric_of(settings.training)
-    for update in trained(settings, run, fabric, checked_images(settings, fabric)):
+    check_images(settings, images[0], fabric)
+    for update in trained(settings, run, fabric, images[0]):
         if update.step % 500 == 0:
             print(f"{folder.name} {update.step}/{update.steps} loss {float(update.loss):.3f}", flush=True)
-    evaluated(run, official=official)
+    evaluated(run, official=official, images=images)
     (record,), _ = read_records([run])
     return {
         # Where the images were is of no use to others.
         "settings": {**run.settings, "data": {**run.settings["data"], "root": None, "test_root": None}},
         "measures": values(record),
-        "course": shortened(record.metrics, LOGGED),
+        "course": shortened(record.metrics, LOGGED, points=POINTS),
         **{key: run.environment[key] for key in ("revision", "modified", "versions")},
     }
 
@@ -82,8 +95,10 @@ def main() -> None:
     roots = {"root": arguments.images.resolve() / "train", "test_root": arguments.images.resolve() / "val"}
     base = replace(base, data=replace(base.data, **roots))
     items = shared(grid(base, arguments.seeds), arguments.share)
+    # Read once: they are the same in every run.
+    images = probe_images(base.data)
     made = (
-        (name, partial(result_of, settings, arguments.runs / name, official=arguments.official))
+        (name, partial(result_of, settings, arguments.runs / name, images, official=arguments.official))
         for name, settings in items
     )
     fill(made, arguments.out)

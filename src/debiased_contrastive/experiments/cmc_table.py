@@ -12,6 +12,7 @@ from typing import Any
 from debiased_contrastive.experiments.grid import fifths, gains, read_results, shown, table
 from debiased_contrastive.paper import published
 
+LABELS = {"auto": "tau_plus auto, biased loss there", "epochs": "biased, each image once in an epoch"}
 RULES = {"clamp": "clamped", "biased": "biased loss there", "smooth": "smooth", "cap_tau": "smaller tau_plus there"}
 
 
@@ -48,7 +49,7 @@ def floors_markdown(folder: Path) -> str:
     lines = []
     for name in sorted(results, key=_rank):
         for key, form in (("floored", "{:.1%}"), ("tau_cap_low", "{:.4f}")):
-            if key == "floored" and name == "biased":
+            if key == "floored" and name in ("biased", "epochs"):
                 continue
             by_run = zip(*(fifths(run["course"], key) for run in results[name].values()), strict=True)
             lines.append([f"{_label(name)}: {key}", *(form.format(fmean(fifth)) for fifth in by_run)])
@@ -63,7 +64,7 @@ def _accuracies(runs: Mapping[int, dict[str, Any]], key: str) -> dict[int, float
 def _published(name: str) -> list[str]:
     """Top-1 and top-5; the paper took the biased loss below the floor."""
     kind, tau_plus, on_floor = _parts(name)
-    if kind == "auto" or on_floor not in ("", "biased"):
+    if kind in LABELS or on_floor not in ("", "biased"):
         return ["", ""]
     objective = "biased" if kind == "biased" else "debiased"
     found = [
@@ -74,12 +75,12 @@ def _published(name: str) -> list[str]:
 
 def _label(name: str) -> str:
     kind, tau_plus, on_floor = _parts(name)
-    return kind if kind != "tau" else f"tau_plus {tau_plus}, {RULES[on_floor]}"
+    return LABELS.get(kind, kind) if kind != "tau" else f"tau_plus {tau_plus}, {RULES[on_floor]}"
 
 
 def _rank(name: str) -> tuple[int, float, int]:
     kind, tau_plus, on_floor = _parts(name)
-    return ("biased", "tau", "auto").index(kind), tau_plus, ("", *RULES).index(on_floor)
+    return ("biased", "tau", *LABELS).index(kind), tau_plus, ("", *RULES).index(on_floor)
 
 
 def _parts(name: str) -> tuple[str, float, str]:

@@ -22,7 +22,7 @@ from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.experiments.course import device_of
 from debiased_contrastive.experiments.features import batches, features_of, prepared
-from debiased_contrastive.experiments.images import moved, probe_images
+from debiased_contrastive.experiments.images import Probed, moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json
 from debiased_contrastive.files import write_atomically
@@ -39,16 +39,18 @@ def evaluated(
     *,
     official: bool = False,
     roots: Mapping[str, Path | None] = NOWHERE,
+    images: Probed | None = None,
     say: Callable[[str], None] = lambda _what: None,
 ) -> dict[str, Any]:
     """Probe the run's encoder, and write what was found to the run directory.
 
     official: also train the probe of the released code, on augmented images, which takes as long as an
-    epoch of training for each of its hundred. roots: `root` and `test_root`, if they moved.
+    epoch of training for each of its hundred. roots: `root` and `test_root`, if they moved. images: those of the
+    settings, if they were read already.
     """
     settings, encoder = trained_encoder(run.folder)
     settings = moved(settings, roots)
-    train, test = probe_images(settings.data)
+    train, test = images or probe_images(settings.data)
     if official:
         _check_in_memory(train, test)
     assert train.labels is not None

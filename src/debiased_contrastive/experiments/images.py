@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from debiased_contrastive.experiments.settings import Data, Settings
 from debiased_contrastive.training.order import generator_of, indices_of
 
 VARIABLE = "DEBIASED_DATA"
+
+Probed: TypeAlias = tuple[Images | FolderImages, Images | FolderImages]
+"""Train and test images with labels."""
 
 _OFFICIAL = {"cifar10": CIFAR10, "stl10": STL10}
 
@@ -35,7 +38,7 @@ def batch_of(settings: Settings, step: int, count: int) -> Tensor:
     return indices_of(step, count, settings.training.batch, settings.seed, settings.data.order)
 
 
-def probe_images(data: Data) -> tuple[Images | FolderImages, Images | FolderImages]:
+def probe_images(data: Data) -> Probed:
     """Train and test images with labels."""
     if data.name != "folder":
         return _chosen(_official(data, "train"), data, data.per_class), _chosen(_official(data, "test"), data, None)

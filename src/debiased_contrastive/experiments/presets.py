@@ -60,15 +60,13 @@ _PRESETS = {
         ),
     ),
     "cmc-small": Preset(
-        "luminance against colour, memory banks, a folder at 64 pixels, small encoders; give --data.root",
+        "luminance against colour, memory banks, crops of 32 pixels, small encoders; give --data.root",
         Settings(
-            data=Data("folder"),
-            views=replace(_CROPS, size=64),
-            encoder=replace(_SMALL, pair=True),
+            data=Data("folder", order="drawn"),
+            views=_CROPS,
+            encoder=replace(_SMALL, width=16, pair=True),
             objective=replace(_CMC, bank_negatives=1024),
-            training=Training(
-                epochs=60, batch=128, learning_rate=0.03, weight_decay=1e-4, schedule="steps", optimiser="sgd"
-            ),
+            training=Training(epochs=30, batch=128, weight_decay=1e-4, schedule="cosine"),
         ),
     ),
     "cmc-imagenet100": Preset(
