@@ -1,5 +1,6 @@
 """The released protocol: its settings, its quirks, and nothing left behind."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -175,3 +176,27 @@ def test_bad_input() -> None:
         official_probe(Encoder(), pixels[:0], labels[:0], pixels, labels, augment=noisy, prepare=as_float)
     with pytest.raises(ValueError, match="one for each of the 14 samples"):
         official_probe(Encoder(), pixels, labels, pixels, labels[:3], augment=noisy, prepare=as_float)
+
+
+class Drawer:
+    """Images that are fetched when they are asked for, a batch ahead."""
+
+    def __init__(self, pixels: Tensor) -> None:
+        self.pixels, self.asked = pixels, 0
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def prefetched(self, batches_of_indices: Iterable[Tensor], /) -> Iterator[Tensor]:
+        for rows in list(batches_of_indices):
+            self.asked += len(rows)
+            yield self.pixels[rows]
+
+
+def test_images_that_do_not_fit_in_memory_give_the_same() -> None:
+    (pixels, labels), (test, test_labels) = images(70, 0), images(35, 1)
+    settings: dict[str, Any] = {**MULTIVIEW, "epochs": 3, "batch_size": 32, "augment": noisy, "prepare": as_float}
+    files, test_files = Drawer(pixels), Drawer(test)
+    found = official_probe(as_float, files, labels, test_files, test_labels, **settings)
+    assert found == official_probe(as_float, pixels, labels, test, test_labels, **settings)
+    assert (files.asked, test_files.asked) == (3 * 70, 3 * 35 + 1)

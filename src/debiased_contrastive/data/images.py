@@ -1,6 +1,6 @@
 """A set of images in memory, and the choice of some of its classes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,6 +48,10 @@ class Images:
     def batch(self, indices: Tensor) -> Tensor:
         """(b, c, h, w) uint8, the images at these (b,) indices."""
         return self.pixels.index_select(0, checked_indices(indices).to(self.pixels.device))
+
+    def prefetched(self, batches_of_indices: Iterable[Tensor]) -> Iterator[Tensor]:
+        """The batches at these indices, in order; nothing has to be decoded."""
+        return map(self.batch, batches_of_indices)
 
     def only(self, classes: Sequence[int], per_class: int | None = None) -> "Images":
         """The first `per_class` images of each of these classes, relabelled 0..k-1 in the order given.

@@ -1,9 +1,9 @@
 """Linear probe, protocol `official`: those of released code, quirks included, for comparison."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,16 @@ DROP = 0.2
 """By which the rate is multiplied at a drop."""
 
 
+class Files(Protocol):
+    """Images that need not fit in memory."""
+
+    def __len__(self) -> int: ...
+
+    def prefetched(self, batches_of_indices: Iterable[Tensor], /) -> Iterator[Tensor]:
+        """The images at these places, in order."""
+        ...
+
+
 @dataclass(frozen=True)
 class OfficialProbe:
     """Accuracies on test, as shares from 0 to 1; top5 is None below six classes."""
@@ -39,9 +49,9 @@ class OfficialProbe:
 
 def official_probe(
     encode: Callable[[Tensor], Tensor],
-    train_pixels: Tensor,
+    train_pixels: Tensor | Files,
     train_labels: Tensor,
-    test_pixels: Tensor,
+    test_pixels: Tensor | Files,
     test_labels: Tensor,
     *,
     augment: Callable[[Tensor, torch.Generator], Tensor],
@@ -69,21 +79,30 @@ def official_probe(
     _check_settings(encode, batch_norm, epochs, batch_size)
     if isinstance(encode, nn.Module):
         encode = copy.deepcopy(encode)
-    generator = torch.Generator(train_pixels.device).manual_seed(seed)
-    layer = _linear_layer(_features(encode, prepare(test_pixels[:1]), training=False), num_classes, seed)
+    device = train_pixels.device if isinstance(train_pixels, Tensor) else torch.device("cpu")
+    generator = torch.Generator(device).manual_seed(seed)
+    first = next(_images(test_pixels, [torch.tensor([0])]))
+    layer = _linear_layer(_features(encode, prepare(first), training=False), num_classes, seed)
     made = _optimiser(optimiser, layer, learning_rate, weight_decay)
     tests = []
     for epoch in range(epochs):
         for group in made.param_groups:
             group["lr"] = learning_rate * DROP ** sum(epoch >= drop for drop in drops)
-        order = torch.randperm(len(train_pixels), generator=generator, device=train_pixels.device)
-        for rows in order.split(batch_size):
-            features = _features(encode, augment(train_pixels[rows], generator), training=batch_norm == "train")
+        order = torch.randperm(len(train_pixels), generator=generator, device=device).split(batch_size)
+        for rows, pixels in zip(order, _images(train_pixels, order), strict=True):
+            features = _features(encode, augment(pixels, generator), training=batch_norm == "train")
             _update(layer, made, features, train_labels[rows.to(train_labels.device)])
-        tests.append(_tested(encode, layer, prepare, test_pixels.split(batch_size), test_labels))
+        batches = _images(test_pixels, torch.arange(len(test_pixels)).split(batch_size))
+        tests.append(_tested(encode, layer, prepare, batches, test_labels))
     top1, top5 = zip(*tests, strict=True)
     few = num_classes < 6
     return OfficialProbe(top1[-1], None if few else top5[-1], max(top1), None if few else max(top5))
+
+
+def _images(pixels: Tensor | Files, places: Sequence[Tensor]) -> Iterator[Tensor]:
+    if isinstance(pixels, Tensor):
+        return (pixels[rows.to(pixels.device)] for rows in places)
+    return pixels.prefetched(places)
 
 
 @torch.no_grad()
@@ -124,7 +143,7 @@ def _tested(
     encode: Callable[[Tensor], Tensor],
     layer: list[Tensor],
     prepare: Callable[[Tensor], Tensor],
-    batches: Sequence[Tensor],
+    batches: Iterable[Tensor],
     labels: Tensor,
 ) -> tuple[float, float]:
     """Top-1 and top-5 accuracy on test."""
@@ -135,15 +154,15 @@ def _tested(
 
 
 def _checked_classes(
-    train_pixels: Tensor,
+    train_pixels: Tensor | Files,
     train_labels: Tensor,
-    test_pixels: Tensor,
+    test_pixels: Tensor | Files,
     test_labels: Tensor,
     num_classes: int | None,
 ) -> int:
     """The number of classes; raise unless both sets hold images with a label each."""
     for name, pixels in (("train_pixels", train_pixels), ("test_pixels", test_pixels)):
-        if pixels.dim() < 2 or len(pixels) == 0:
+        if isinstance(pixels, Tensor) and (pixels.dim() < 2 or len(pixels) == 0):
             raise ValueError(
                 f"{name} must hold at least one image, the first axis counting them; got shape "
                 f"{tuple(pixels.shape)}: stack them"

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
@@ -67,7 +68,9 @@ def fabric_of(training: Training) -> Fabric:
             devices=here,
             num_nodes=world // here,
             precision=training.precision,
-            strategy="ddp" if world > 1 else "auto",
+            # Every process keeps its buffers the same as the others': batch norm is synchronised, and what queues
+            # and banks store is gathered first. Sent at each step, banks would be most of what is sent.
+            strategy=DDPStrategy(broadcast_buffers=False) if world > 1 else "auto",
         )
     except (RuntimeError, MisconfigurationException) as error:
         raise ValueError(

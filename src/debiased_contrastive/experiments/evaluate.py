@@ -51,8 +51,6 @@ def evaluated(
     settings, encoder = trained_encoder(run.folder)
     settings = moved(settings, roots)
     train, test = images or probe_images(settings.data)
-    if official:
-        _check_in_memory(train, test)
     assert train.labels is not None
     assert test.labels is not None
     device = device_of(settings.training.accelerator)
@@ -68,8 +66,6 @@ def evaluated(
     found |= _geometry(encoder, settings, test, sets[1], device)
     if official:
         say("the released code's probe")
-        assert isinstance(train, Images)
-        assert isinstance(test, Images)
         found["official"] = asdict(_official(encoder, settings, train, test, device))
     elif (earlier := run.evaluation.get("official")) is not None:
         found["official"] = earlier
@@ -88,14 +84,6 @@ def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet | Pai
     encoder = encoder_of(settings.encoder, len(settings.views.mean))
     load_encoder_weights(folder, encoder)
     return settings, encoder.eval()
-
-
-def _check_in_memory(*sets: Images | FolderImages) -> None:
-    if any(isinstance(images, FolderImages) for images in sets):
-        raise ValueError(
-            "the released code's probe holds all images in memory, and these do not fit: leave --official out, or "
-            "train with a smaller --data.folder-size"
-        )
 
 
 def _geometry(
@@ -118,7 +106,13 @@ def _geometry(
     return {"alignment": alignment(z0, z1), "uniformity": uniformity(features), **similarity}
 
 
-def _official(encoder: nn.Module, settings: Settings, train: Images, test: Images, device: torch.device) -> Any:
+def _official(
+    encoder: nn.Module,
+    settings: Settings,
+    train: Images | FolderImages,
+    test: Images | FolderImages,
+    device: torch.device,
+) -> Any:
     assert train.labels is not None
     assert test.labels is not None
     views = settings.views
@@ -134,9 +128,9 @@ def _official(encoder: nn.Module, settings: Settings, train: Images, test: Image
 
     return official_probe(
         encoder,
-        train.pixels,
+        train,
         train.labels,
-        test.pixels,
+        test,
         test.labels,
         # The sets stay on the CPU, where the views' generator lives.
         augment=lambda pixels, generator: views(pixels.to(device), 1, generator)[0],

@@ -16,8 +16,7 @@ BATCH = 512
 
 def batches(images: Images | FolderImages) -> Iterator[Tensor]:
     """All images in their order, in uint8 batches; those of a folder are decoded ahead."""
-    places = torch.arange(len(images)).split(BATCH)
-    return images.prefetched(places) if isinstance(images, FolderImages) else map(images.batch, places)
+    return images.prefetched(torch.arange(len(images)).split(BATCH))
 
 
 @torch.no_grad()

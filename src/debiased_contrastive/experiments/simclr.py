@@ -82,8 +82,7 @@ def _pixels(
     def chosen() -> Iterator[Tensor]:
         return (batch_of(settings, step, len(images))[part] for step in wanted)
 
-    pixels = images.prefetched(chosen()) if isinstance(images, FolderImages) else map(images.batch, chosen())
-    return zip(chosen(), pixels, strict=True)
+    return zip(chosen(), images.prefetched(chosen()), strict=True)
 
 
 def _codes(settings: Settings, images: Images | FolderImages) -> dict[str, Tensor]:
