@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from benchmarks.results import environment, parser, whole_number
+from debiased_contrastive.data.control import EPISODE
 from debiased_contrastive.data.replay import Replay
 from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
 from debiased_contrastive.experiments.control_settings import ControlObjective, ControlSettings, settled
@@ -42,9 +43,19 @@ def parts(settings: ControlSettings, steps: int) -> dict[str, float]:
     return best
 
 
-def draws(frames: int, size: int, crop: int, batch: int, views: int) -> dict[str, float]:
+def minutes_of(settings: ControlSettings, seconds: dict[str, float]) -> float:
+    """Of a whole run at that pace: its steps, and those of its evaluations, in which nothing is learnt."""
+    training = settings.training
+    assert training.repeat is not None, "settings must be settled"
+    steps = training.frames // training.repeat
+    judged = steps // training.evaluate_every * training.episodes * (EPISODE // training.repeat)
+    shown = seconds["act"] + seconds["simulate"] + seconds["render"]
+    return (steps * seconds["whole"] + judged * shown) / 60
+
+
+def draws(frames: int, channels: int, size: int, crop: int, batch: int, views: int) -> dict[str, float]:
     """Seconds to choose so many transitions of a full replay, and to cut their views out of it."""
-    replay = Replay(frames, (3, size, size), 1)
+    replay = Replay(frames, (channels, size, size), 1)
     # Written to, or all of it would be one page of zeros.
     replay.frames.random_(256)
     replay.age[:] = torch.arange(frames) % 125
@@ -69,12 +80,17 @@ def _least(call: Callable[[], object]) -> float:
 
 
 def sentence_of(results: dict[str, Any]) -> str:
-    """The draws of the result file in words, for docs/control.md."""
-    draw = results["draw"]
-    return (
-        f"Of {draw['frames']:,} frames of {draw['size']} x {draw['size']} pixels, {draw['batch']} transitions are "
+    """The draws of the result file and the time of a run in words, for docs/control.md."""
+    drawn = "; ".join(
+        f"of {draw['frames']:,} frames of {draw['size']} x {draw['size']} pixels, {draw['batch']} transitions are "
         f"chosen in {1e3 * draw['sample']:.1f} ms and {draw['views']} crops of each made in "
-        f"{1e3 * draw['augment']:.0f} ms on one core."
+        f"{1e3 * draw['augment']:.1f} ms"
+        for draw in results["draws"]
+    )
+    minutes = "; ".join(f"{row['objective']} {row['minutes']:.0f}" for row in results["rows"])
+    return (
+        f"Drawing on one core: {drawn}. Minutes of a run of the small preset at this pace, its evaluations "
+        f"included: {minutes}."
     )
 
 
@@ -107,16 +123,27 @@ def main() -> None:
     machine = environment("torch", "dm_control", "mujoco", threads=1)
     base = settled(CONTROL_PRESETS["curl"].settings)
     base = replace(base, training=replace(base.training, random_steps=arguments.random_steps))
-    rows = [
-        {"objective": name, "seconds": parts(replace(base, objective=objective), arguments.steps)}
-        for name, objective in OBJECTIVES.items()
-    ]
-    shape = {"frames": arguments.frames, "size": 100, "crop": 84, "batch": 512, "views": 3}
+    rows: list[dict[str, Any]] = []
+    for name, objective in OBJECTIVES.items():
+        seconds = parts(replace(base, objective=objective), arguments.steps)
+        rows.append({"objective": name, "seconds": seconds, "minutes": minutes_of(base, seconds)})
+    camera, batch = base.camera, base.training.batch
+    shapes = (
+        {"frames": arguments.frames, "channels": 3, "size": 100, "crop": 84, "batch": 512, "views": 3},
+        {
+            "frames": arguments.frames,
+            "channels": camera.channels,
+            "size": camera.side,
+            "crop": camera.crop,
+            "batch": batch,
+            "views": 3,
+        },
+    )
     results = {
         "environment": machine,
         "settings": {"benchmark": "control", "steps": arguments.steps, "random_steps": arguments.random_steps},
         "rows": rows,
-        "draw": {**shape, **draws(**shape)},
+        "draws": [{**shape, **draws(**shape)} for shape in shapes],
     }
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(arguments.out, json.dumps(results, indent=2) + "\n")

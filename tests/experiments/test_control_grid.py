@@ -57,7 +57,7 @@ def test_tables_say_what_files_hold(folder: Path) -> None:
     floors = floors_markdown(folder)
     assert "without contrast" not in floors
     biased = next(line for line in floors.splitlines() if line.startswith("| biased: floored"))
-    assert set(biased.split("|")[2:-1]) == {" 0% "}
+    assert set(biased.split("|")[2:-1]) == {" 0.0% "}
     shares = next(line for line in time_markdown(folder).splitlines() if line.startswith("| biased")).split(" | ")
     assert sum(float(cell.rstrip("%")) for cell in shares[2:8]) == pytest.approx(100, abs=0.5)
 

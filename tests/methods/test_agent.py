@@ -116,6 +116,20 @@ def test_critics_learn_what_the_slow_ones_say_of_the_next_action() -> None:
     assert found["critic_loss"] == pytest.approx(float(loss), rel=1e-5)
 
 
+def test_the_policy_learns_what_the_fast_critics_say_of_its_action() -> None:
+    agent, (views, *_) = apart(), batch()
+    seen = shares(views[0])
+    with torch.no_grad():
+        torch.manual_seed(5)
+        action, log_density = agent.policy.drawn(agent.actor_head(agent.eyes.convolutions(seen)))
+        values = agent.critics(agent.eyes(seen), action)
+        wanted = (agent.settings.alpha * log_density - torch.minimum(values[0], values[1])).mean()
+    torch.manual_seed(5)
+    found = agent._update_policy(seen)
+    assert found["actor_loss"] == pytest.approx(float(wanted), rel=1e-5)
+    assert found["entropy"] == pytest.approx(-float(log_density.mean()), rel=1e-5)
+
+
 def test_the_defaults_are_the_protocols() -> None:
     settings = AgentSettings()
     assert (settings.filters, settings.layers, settings.strided, settings.feature_dim) == (32, 4, 1, 50)

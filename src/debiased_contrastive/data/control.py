@@ -57,7 +57,10 @@ class PixelTask:
         wide: times as much of the world is seen to each side.
         """
         if not 1 <= size * smooth <= LARGEST:
-            raise ValueError(f"the size of frames must lie between 1 and {LARGEST} pixels; got {size * smooth}")
+            raise ValueError(
+                f"size x smooth, the pixels a side that are drawn, must lie between 1 and {LARGEST}; got "
+                f"{size} x {smooth}"
+            )
         self.name, self.size, self.repeat, self.grey, self.smooth = name, size, repeat, grey, smooth
         self.environment = _loaded(name)
         angles = self.environment.physics.model.cam_fovy

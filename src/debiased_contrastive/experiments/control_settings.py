@@ -156,4 +156,9 @@ def settled(settings: ControlSettings) -> ControlSettings:
     training = settings.training
     repeat = REPEATS.get(settings.task, 4) if training.repeat is None else training.repeat
     rate = RATES.get(settings.task, 1e-3) if training.learning_rate is None else training.learning_rate
+    if training.random_steps >= training.frames // repeat:
+        raise ValueError(
+            f"random_steps must be fewer than the steps, {training.frames // repeat} of {repeat} frames each; got "
+            f"{training.random_steps}: nothing would be learnt, give more frames"
+        )
     return replace(settings, training=replace(training, repeat=repeat, learning_rate=rate))

@@ -70,7 +70,7 @@ def floors_markdown(folder: Path) -> str:
     for one in _settings(folder):
         if one.name == "none":
             continue
-        for key, form in (("contrast_loss", "{:.2f}"), ("floored", "{:.0%}"), ("tau_cap_median", "{:.4f}")):
+        for key, form in (("contrast_loss", "{:.2f}"), ("floored", "{:.1%}"), ("tau_cap_median", "{:.1e}")):
             by_run = zip(*(fifths(run["course"], key) for run in one.runs.values()), strict=True)
             lines.append([f"{LABELS[one.name]}: {key}", *(form.format(fmean(fifth)) for fifth in by_run)])
     return table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
@@ -115,6 +115,13 @@ def _picture(folder: Path, key: str, what: str) -> str:
 
 def _settings(folder: Path) -> list[Seeds]:
     results = read_results(folder, "biased")
+    common = [
+        {key: value for key, value in run["settings"].items() if key not in ("seed", "objective")}
+        for runs in results.values()
+        for run in runs.values()
+    ]
+    if any(one != common[0] for one in common):
+        raise ValueError(f"runs in {folder} must differ in seed and objective alone: keep others in another folder")
     return [Seeds(name, results[name]) for name in LABELS if name in results]
 
 
