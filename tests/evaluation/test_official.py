@@ -69,7 +69,7 @@ def by_hand(encoder: Encoder, epochs: int, mode: bool, seed: int, sgd: bool = Fa
         ranks = layer(encoder(as_float(test)).flatten(1)).argsort(1, descending=True).tolist()
         top1.append(sum(row[0] == y for row, y in zip(ranks, test_labels.tolist(), strict=True)) / 35)
         top5.append(sum(y in row[:5] for row, y in zip(ranks, test_labels.tolist(), strict=True)) / 35)
-    return OfficialProbe(top1[-1], top5[-1], max(top1), max(top5))
+    return OfficialProbe(top1[-1], top5[-1], max(top1), top5[top1.index(max(top1))])
 
 
 def probe(encode: Any, **changes: Any) -> OfficialProbe:
@@ -195,8 +195,10 @@ class Drawer:
 
 def test_images_that_do_not_fit_in_memory_give_the_same() -> None:
     (pixels, labels), (test, test_labels) = images(70, 0), images(35, 1)
-    settings: dict[str, Any] = {**MULTIVIEW, "epochs": 3, "batch_size": 32, "augment": noisy, "prepare": as_float}
+    changed = {"learning_rate": 3.0, "epochs": 12, "batch_size": 32, "augment": noisy, "prepare": as_float}
+    settings: dict[str, Any] = {**MULTIVIEW, **changed}
     files, test_files = Drawer(pixels), Drawer(test)
-    found = official_probe(as_float, files, labels, test_files, test_labels, **settings)
-    assert found == official_probe(as_float, pixels, labels, test, test_labels, **settings)
-    assert (files.asked, test_files.asked) == (3 * 70, 3 * 35 + 1)
+    found = official_probe(nn.Flatten(), files, labels, test_files, test_labels, **settings)
+    assert found == official_probe(nn.Flatten(), pixels, labels, test, test_labels, **settings)
+    assert found.best_top1 > 3 / CLASSES, "else any order of the images would give the same"
+    assert (files.asked, test_files.asked) == (12 * 70, 12 * 35 + 1)

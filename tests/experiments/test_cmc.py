@@ -11,6 +11,8 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from debiased_contrastive.cli import main
+from debiased_contrastive.evaluation.official import MULTIVIEW
+from debiased_contrastive.experiments.evaluate import middle
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from tests.experiments.test_processes import check_same_weights, trained_by_one_and_two
 from tests.experiments.test_resume import metrics, stop_at
@@ -44,7 +46,15 @@ def arguments(images: Path) -> list[str]:
     return ["train", "cmc-small", *roots, *SMALL, "--objective.tau-plus", "0.3", "--objective.exclude-own"]
 
 
-def test_killed_and_resumed_evaluated_and_reported(images: Path, tmp_path: Path) -> None:
+def test_the_released_probe_sees_the_middle_of_test_images() -> None:
+    for size, start, end in ((256, 16, 240), (64, 4, 60), (16, 1, 15)):
+        pixels = torch.randint(256, (2, 3, size, size), dtype=torch.uint8)
+        assert torch.equal(middle(pixels), pixels[:, :, start:end, start:end])
+
+
+def test_killed_and_resumed_evaluated_and_reported(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole, run = tmp_path / "whole", tmp_path / "run"
     main([*arguments(images), "--out", str(whole)])
     code = stop_at(run, 7, [*arguments(images), "--out", str(run)], signal.SIGKILL)
@@ -53,10 +63,13 @@ def test_killed_and_resumed_evaluated_and_reported(images: Path, tmp_path: Path)
     assert metrics(run) == metrics(whole)
     assert [line["step"] for line in metrics(run)] == list(range(1, 19))
     assert (run / "encoder.safetensors").read_bytes() == (whole / "encoder.safetensors").read_bytes()
-    main(["evaluate", str(run), "--quiet"])
+    monkeypatch.setitem(MULTIVIEW, "epochs", 2)
+    main(["evaluate", str(run), "--official", "--quiet"])
     main(["report", str(run), "--out", str(tmp_path / "page.html")])
     # Red and blue are told apart by their colour alone.
-    assert json.loads((run / "evaluation.json").read_text())["linear"]["top1"] == 1
+    evaluation = json.loads((run / "evaluation.json").read_text())
+    assert evaluation["linear"]["top1"] == 1
+    assert evaluation["official"]["best_top1"] == 1
     assert "cmc-small" in (tmp_path / "page.html").read_text()
     assert load_file(run / "encoder.safetensors")["first.stages.0.0.weight"].shape[1] == 1
 

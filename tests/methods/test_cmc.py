@@ -1,13 +1,18 @@
 """CMC's loss is that of its embeddings against the banks as they stood, and the banks follow, by hand."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn import functional as F
 
 import debiased_contrastive as dc
 from debiased_contrastive.encoders.pair import Pair
 from debiased_contrastive.methods.cmc import CMC
+from tests.group import in_group
 
 N, B, K, DIM = 10, 4, 12, 3
 
@@ -89,3 +94,37 @@ def test_features_are_those_of_both() -> None:
     features = method.encoder(views)
     assert features.shape == (B, 10)
     assert torch.equal(features, torch.cat(method.encoder.parts(views), 1))
+
+
+def share_of(given: dict[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """Half of a batch."""
+    part = slice(2 * rank, 2 * rank + 2)
+    return {"views": given["views"][:, part], "ids": given["ids"][part], "places": given["places"][part]}
+
+
+def compare(rank: int, alone: CMC) -> None:
+    """Three steps of a method whose networks stand still: what banks hold, and what auto learnt, is the same."""
+    auto, method = dc.AutoTauPlus(0.1, warm_up=0), made()
+    method.loss = dc.DebiasedBankLoss(0.3, auto, gather_distributed=True)
+    for seed in range(3):
+        method(**share_of(batch(seed), rank))
+    for view in range(2):
+        torch.testing.assert_close(rows(method, view), rows(alone, view), rtol=0, atol=1e-6)
+        everywhere = [torch.empty(N, DIM) for _ in range(2)]
+        dist.all_gather(everywhere, rows(method, view))
+        assert torch.equal(*everywhere)
+    assert auto.of_cap is not None
+    learnt = [torch.zeros(1, dtype=torch.float64) for _ in range(2)]
+    dist.all_gather(learnt, torch.tensor([auto.of_cap], dtype=torch.float64))
+    assert torch.equal(*learnt)
+
+
+def work(rank: int, rendezvous: str) -> None:
+    alone = made()
+    for seed in range(3):
+        alone(**batch(seed))
+    in_group(rank, 2, rendezvous, lambda: compare(rank, alone))
+
+
+def test_every_process_holds_the_banks_of_one(tmp_path: Path) -> None:
+    spawn(work, args=(str(tmp_path / "rendezvous"),), nprocs=2)

@@ -118,6 +118,12 @@ def test_an_automatic_tau_plus_sees_both_views() -> None:
         ({"places": torch.tensor([0, 1])}, r"places must have shape \(2, k\)"),
         ({"queries": [torch.full((2, 3), torch.nan)]}, r"queries\[0\] has NaN"),
         ({"queries": [torch.zeros(2, 4)]}, r"banks\[0\] must have shape"),
+        ({"queries": torch.zeros(2, 3)}, "queries must be a list, one entry for each view; got a Tensor"),
+        ({"banks": torch.eye(9, 3)}, "banks must be a list, one entry for each view; got a Tensor"),
+        (
+            {"banks": [dc.MemoryBank(9, 3, generator=torch.Generator())]},
+            r"banks\[0\] must be a torch.Tensor; got MemoryBank",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:

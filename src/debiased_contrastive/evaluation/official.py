@@ -45,6 +45,7 @@ class OfficialProbe:
     best_top1: float
     """The best of all epochs, which was chosen on test and therefore flatters."""
     best_top5: float | None
+    """Of that epoch."""
 
 
 def official_probe(
@@ -94,9 +95,10 @@ def official_probe(
             _update(layer, made, features, train_labels[rows.to(train_labels.device)])
         batches = _images(test_pixels, torch.arange(len(test_pixels)).split(batch_size))
         tests.append(_tested(encode, layer, prepare, batches, test_labels))
-    top1, top5 = zip(*tests, strict=True)
+    # The first of the best epochs, as released code keeps it.
+    (last_top1, last_top5), (best_top1, best_top5) = tests[-1], max(tests, key=lambda found: found[0])
     few = num_classes < 6
-    return OfficialProbe(top1[-1], None if few else top5[-1], max(top1), None if few else max(top5))
+    return OfficialProbe(last_top1, None if few else last_top5, best_top1, None if few else best_top5)
 
 
 def _images(pixels: Tensor | Files, places: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -12,8 +12,9 @@ from typing import Any
 from debiased_contrastive.experiments.grid import fifths, gains, read_results, shown, table
 from debiased_contrastive.paper import published
 
-LABELS = {"auto": "tau_plus auto, biased loss there", "epochs": "biased, each image once in an epoch"}
-RULES = {"clamp": "clamped", "biased": "biased loss there", "smooth": "smooth", "cap_tau": "smaller tau_plus there"}
+LABELS = {"auto": "tau_plus auto", "epochs": "biased, each image once in an epoch"}
+RULES = {"clamp": "clamped", "biased": "biased loss below", "smooth": "smooth", "cap_tau": "capped tau_plus"}
+"""What happens at the floor."""
 
 
 def markdown(folder: Path) -> str:

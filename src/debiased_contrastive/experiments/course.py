@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from debiased_contrastive.encoders.state import state_difference
 from debiased_contrastive.experiments.log import Log
@@ -20,6 +22,11 @@ from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import latest_checkpoint, save_checkpoint
 from debiased_contrastive.training.loop import restore_, state_of, steps
 from debiased_contrastive.training.schedule import learning_rate
+
+_IS_NEW = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
+_NOT_SENT: dict[str, Any] = {"forward_sync_buffers" if _IS_NEW else "broadcast_buffers": False}
+"""An option of DDP, by its version: buffers, of which banks are most, are not sent at every step. All processes
+keep theirs the same: batch norm is synchronised, and what queues and banks store is gathered first."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +75,7 @@ def fabric_of(training: Training) -> Fabric:
             devices=here,
             num_nodes=world // here,
             precision=training.precision,
-            # Every process keeps its buffers the same as the others': batch norm is synchronised, and what queues
-            # and banks store is gathered first. Sent at each step, banks would be most of what is sent.
-            strategy=DDPStrategy(broadcast_buffers=False) if world > 1 else "auto",
+            strategy=DDPStrategy(**_NOT_SENT) if world > 1 else "auto",
         )
     except (RuntimeError, MisconfigurationException) as error:
         raise ValueError(

@@ -45,7 +45,7 @@ def evaluated(
     """Probe the run's encoder, and write what was found to the run directory.
 
     official: also train the probe of the released code, on augmented images, which takes as long as an
-    epoch of training for each of its hundred. roots: `root` and `test_root`, if they moved. images: those of the
+    epoch of training for each of its epochs. roots: `root` and `test_root`, if they moved. images: those of the
     settings, if they were read already.
     """
     settings, encoder = trained_encoder(run.folder)
@@ -123,8 +123,7 @@ def _official(
         # their middle.
         if not settings.encoder.pair:
             return views.normalised(pixels.to(device).float() / 255)
-        top, left = (max(0, size - views.size) // 2 for size in pixels.shape[2:])
-        return prepared(pixels[:, :, top : top + views.size, left : left + views.size].to(device), views)
+        return prepared(middle(pixels).to(device), views)
 
     return official_probe(
         encoder,
@@ -138,6 +137,13 @@ def _official(
         seed=settings.seed,
         **protocol,
     )
+
+
+def middle(pixels: Tensor) -> Tensor:
+    """Seven eighths of each side: 224 of 256 pixels, as the probe of multiview coding sees test images."""
+    height, width = (round(size * 7 / 8) for size in pixels.shape[2:])
+    top, left = (pixels.shape[2] - height) // 2, (pixels.shape[3] - width) // 2
+    return pixels[:, :, top : top + height, left : left + width]
 
 
 def _map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:

@@ -124,10 +124,15 @@ def _named(queries: Sequence[Tensor]) -> dict[str, Tensor]:
 def _checked(
     queries: Sequence[Tensor], banks: Sequence[Tensor], ids: Tensor, places: Tensor, options: Options
 ) -> tuple[dict[str, int], tuple[Options, Tensor, Tensor]]:
+    for name, given in (("queries", queries), ("banks", banks)):
+        if isinstance(given, (Tensor, nn.Module)):
+            raise ValueError(f"{name} must be a list, one entry for each view; got a {type(given).__name__}")
     if not queries or len(queries) != len(banks):
         raise ValueError(f"each view needs the bank of another; got {len(queries)} views and {len(banks)} banks")
     check_shape("queries[0]", queries[0], ("b", "d"), "one embedding a row")
-    (b, d), n = queries[0].shape, len(banks[0])
+    b, d = queries[0].shape
+    check_shape("banks[0]", banks[0], ("n", d), "pass the embeddings of a bank, a row for each sample")
+    n = len(banks[0])
     for view, (rows, bank) in enumerate(zip(queries, banks, strict=True)):
         check_shape(f"queries[{view}]", rows, (b, d), "all views of one batch")
         check_shape(f"banks[{view}]", bank, (n, d), "a row for each sample, in every bank")

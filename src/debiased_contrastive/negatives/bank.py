@@ -45,7 +45,7 @@ class MemoryBank(nn.Module):
     def store(self, ids: Tensor, z: Tensor) -> None:
         """Let the vectors of the samples ids (b,), all different, follow z (b, d)."""
         n, dim = self.storage.shape
-        if z.shape != (len(ids), dim) or ids.dim() != 1 or ids.is_floating_point():
+        if z.shape != (len(ids), dim) or ids.dim() != 1 or ids.dtype not in (torch.int64, torch.int32):
             raise ValueError(
                 f"a bank stores ids (b,) and z (b, {dim}); got {ids.dtype} {tuple(ids.shape)} and {tuple(z.shape)}"
             )

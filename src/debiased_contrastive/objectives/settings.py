@@ -16,7 +16,7 @@ def check_tensor(name: str, value: object) -> None:
     if not isinstance(value, Tensor):
         raise ValueError(
             f"{name} must be a torch.Tensor; got {type(value).__name__}: convert it with torch.as_tensor, or "
-            "pass queue.embeddings if it is a queue"
+            "pass its .embeddings if it is a queue or a bank"
         )
 
 

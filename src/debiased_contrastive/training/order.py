@@ -38,9 +38,9 @@ def indices_of(step: int, num_samples: int, batch: int, seed: int, order: Order 
     epochs: each is a fresh permutation, cut into whole batches. drawn: a batch does not depend on the others, so
     that nothing tells which samples come next.
     """
+    epoch, place = divmod(step, steps_per_epoch(num_samples, batch))
     if order == "drawn":
         return torch.randperm(num_samples, generator=generator_of(seed, "batch", step))[:batch]
-    epoch, place = divmod(step, steps_per_epoch(num_samples, batch))
     return _order(epoch, num_samples, seed)[place * batch : (place + 1) * batch].clone()
 
 
