@@ -33,9 +33,11 @@ SUITES = {
     "encoders": ["tests/encoders/test_recurrence.py", "tests/encoders/test_pixels.py"],
     "experiments": [
         "tests/test_cli.py::test_evaluate_a_run_on_some_tasks_and_then_on_the_rest",
+        "tests/experiments/test_control_steps.py",
         "tests/experiments/test_replay_files.py",
         "tests/experiments/test_curl.py",
     ],
+    "training": ["tests/training"],
     "theory": ["tests/theory/test_bounds.py", "tests/theory/test_losses.py", "tests/theory/test_worlds.py"],
 }
 """By room, where it is not the core's."""
@@ -213,6 +215,10 @@ MUTANTS = [
     Mutant("views/colour_space.py", "7.787 * xyz + 16 / 116", "7.787 * xyz", "dark colours without their offset"),
     Mutant("views/simclr.py", 'images = batch.images if self.space == "rgb" else converted(batch.images, self.space)', "images = batch.images", "views in red, green and blue"),
     Mutant("evaluation/official.py", "learning_rate * DROP ** sum", "learning_rate * 1.0 ** sum", "a probe's rate never drops"),
+    Mutant("evaluation/official.py", "key=lambda found: found[0]", "key=lambda found: found[1]", "the best epoch by its top-5"),
+    Mutant("training/order.py", 'generator_of(seed, "batch", step)', 'generator_of(seed, "batch")', "every batch drawn the same"),
+    Mutant("methods/agent.py", "loss = actor_loss(self.critics(features, action)", "loss = actor_loss(self.slow_critics(features, action)", "the policy asks the slow critics"),
+    Mutant("experiments/control_steps.py", '(1 - group["betas"][0] ** count)', 'group["betas"][0]', "Adam's mean as if it began long ago"),
 ]  # fmt: skip
 
 

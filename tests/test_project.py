@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.audit import sentence
+from benchmarks.control import markdown as agents_speed
+from benchmarks.control import sentence_of as agents_sentence
 from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
-from debiased_contrastive.experiments import sentence_table
+from debiased_contrastive.experiments import control_steps, control_table, sentence_table
 from debiased_contrastive.experiments.auto_tau_plus import is_closer, records_of
 from debiased_contrastive.experiments.auto_tau_plus import markdown as auto_table
 from debiased_contrastive.experiments.cifar10_priors import markdown as cifar10_prior_table
@@ -173,6 +175,20 @@ def test_the_tables_of_text_are_those_of_its_results() -> None:
     runs = [json.loads(path.read_text()) for path in novels.glob("*.json")]
     assert len(runs) == 15
     assert {run["sentences"] for run in runs} == {491_546}
+
+
+def test_the_tables_of_control_are_those_of_its_results() -> None:
+    document, folder = (ROOT / "docs/control.md").read_text(), ROOT / "results/control"
+    for task in ("cartpole-swingup", "walker-walk"):
+        assert control_table.returns_markdown(folder / task) in document
+        assert control_steps.markdown(json.loads((folder / f"steps-{task}.json").read_text())) in document
+        runs = [json.loads(path.read_text()) for path in (folder / task).glob("*.json")]
+        assert len(runs) == 12
+        assert {len([line for line in run["course"] if "return" in line]) for run in runs} == {8}
+    assert control_table.floors_markdown(folder / "cartpole-swingup") in document
+    speed = json.loads((ROOT / "results/control_speed.json").read_text())
+    assert agents_speed(speed) in document
+    assert agents_sentence(speed) in document
 
 
 def test_the_table_of_priors_is_that_of_its_results() -> None:
