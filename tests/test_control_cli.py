@@ -74,6 +74,10 @@ def test_flags_of_other_domains_are_refused(run: Path, capsys: pytest.CaptureFix
         (["train", "curl", "--camera.crop", "99"], "crop must be at most size + 2 pad, 52; got 99"),
         (["train", "curl", "--agent.strided", "9"], "strided must lie between 0 and layers"),
         (["train", "curl", "--camera.crop", "3", "--out", str(run / "none")], "frames must be large enough"),
+        (
+            ["train", "curl", "--training.frames", "8000"],
+            "random_steps must be fewer than the steps, 1000 of 8 frames",
+        ),
         (["train", "curl", "--objective.floor", "none"], "Expected one of ('zero', 'small'"),
     ):
         assert message in error_of(words, capsys)

@@ -55,10 +55,11 @@ def grid(base: ControlSettings, seeds: int) -> Iterator[Entry]:
 
 def base_of(task: str, frames: int) -> ControlSettings:
     """What all runs on a task have in common."""
-    base = settled(replace(CONTROL_PRESETS["curl"].settings, task=task))
+    preset = CONTROL_PRESETS["curl"].settings
+    base = settled(replace(preset, task=task, training=replace(preset.training, frames=frames)))
     assert base.training.repeat is not None, "settings must be settled"
     every = max(1, frames // base.training.repeat // EVALUATIONS)
-    return replace(base, training=replace(base.training, frames=frames, evaluate_every=every))
+    return replace(base, training=replace(base.training, evaluate_every=every))
 
 
 def result_of(entry: Entry, runs: Path) -> dict[str, Any]:
