@@ -21,7 +21,7 @@ from debiased_contrastive.kernels import drawn
 FEATURES, ROUNDS = 128, 5
 IMAGENET100 = 126_689
 """Its training images."""
-SIZES = ((12_500, 1024), (IMAGENET100, 1024), (IMAGENET100, 4096), (IMAGENET100, 16_384))
+SIZES = ((12_500, 1024), *((IMAGENET100, count) for count in (1024, 2048, 4096, 16_384)))
 WAYS = {
     "ours": drawn.WORTH,
     "products with the whole bank": sys.maxsize,

@@ -11,8 +11,8 @@ from debiased_contrastive.kernels.product import first_derivative
 
 AT_ONCE = 2**22
 """Numbers that are held at a time: 16 MiB of float32."""
-WORTH = 32
-"""Products with the whole bank should cost as much as fetching one row in so many: a count, not a measurement."""
+WORTH = 60
+"""Products with the whole bank cost about as much as fetching one row in so many: on a CPU, see docs/cmc.md."""
 
 _NO_SECOND_DERIVATIVE = (
     "logits against a bank have first derivatives only, a derivative of their gradient was asked for: use "
