@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from debiased_contrastive.experiments.cmc_grid import grid, result_of
-from debiased_contrastive.experiments.cmc_table import floors_markdown, markdown
+from debiased_contrastive.experiments.cmc_table import floors_markdown, markdown, thirds_markdown
 from debiased_contrastive.experiments.grid import fifths, fill, shortened
 from debiased_contrastive.experiments.images import probe_images
 from debiased_contrastive.experiments.presets import PRESETS
@@ -28,7 +28,7 @@ def tiny(images: Path) -> Settings:
 
 def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
     images = two_colours(tmp_path / "images")
-    wanted = ("biased-seed0", "tau-0.01-biased-seed0")
+    wanted = ("biased-seed0", "tau-0.01-biased-seed0", "epochs-seed0")
     items = [(name, settings) for name, settings in grid(tiny(images), 1) if name in wanted]
     out, read = tmp_path / "out", probe_images(items[0][1].data)
     fill(((name, partial(result_of, settings, tmp_path / "runs" / name, read)) for name, settings in items), out)
@@ -37,11 +37,26 @@ def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
     assert str(tmp_path) not in json.dumps(found)
     assert [line["step"] for line in found["course"]] == list(range(1, 7))
     lines = markdown(out).splitlines()
-    assert len(lines) == 4
+    assert len(lines) == 5
+    assert lines[4].startswith("| biased, each image once in an epoch | ")
     assert "| 74.60 | 92.08 | 1 |" in lines[3]
     assert "| 73.58 | 92.06 | 1 |" in lines[2]
     floors = floors_markdown(out).splitlines()
-    assert [line.split(": ")[-1].split(" |")[0] for line in floors[2:]] == ["tau_cap_low", "floored", "tau_cap_low"]
+    caps = ["tau_cap_median", "tau_cap_low"]
+    assert [line.split(": ")[-1].split(" |")[0] for line in floors[2:]] == [*caps, "floored", *caps]
+
+
+def test_losses_are_told_apart_by_the_third_of_an_epoch(tmp_path: Path) -> None:
+    for name, by_third in (("biased", (5.0, 5.0, 5.0)), ("epochs", (3.0, 2.0, 1.0))):
+        # Ten epochs of nine steps; before the sixth they do not count.
+        course = [
+            {"step": step, "loss": by_third[(step - 1) % 9 // 3] if step > 45 else 99} for step in range(1, 91)
+        ]
+        result = {"settings": {"training": {"epochs": 10}}, "course": course}
+        (tmp_path / f"{name}-seed0.json").write_text(json.dumps(result))
+    biased, epochs = thirds_markdown(tmp_path).splitlines()[2:]
+    assert biased == "| biased | 5.00 | 5.00 | 5.00 | 1 |"
+    assert epochs == "| biased, each image once in an epoch | 3.00 | 2.00 | 1.00 | 1 |"
 
 
 def test_every_rule_is_run_at_both_priors(tmp_path: Path) -> None:

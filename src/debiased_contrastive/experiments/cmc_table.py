@@ -4,14 +4,16 @@ python -m debiased_contrastive.experiments.cmc_table results/cmc
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from debiased_contrastive.experiments.grid import fifths, gains, read_results, shown, table
+from debiased_contrastive.experiments.grid import fifths, gains, logged, read_results, shown, table
 from debiased_contrastive.paper import published
 
+BIASED = ("biased", "epochs")
+"""Trained with the biased loss."""
 LABELS = {"auto": "tau_plus auto", "epochs": "biased, each image once in an epoch"}
 RULES = {"clamp": "clamped", "biased": "biased loss below", "smooth": "smooth", "cap_tau": "capped tau_plus"}
 """What happens at the floor."""
@@ -45,16 +47,32 @@ def markdown(folder: Path) -> str:
 
 
 def floors_markdown(folder: Path) -> str:
-    """The share of anchors below the floor, and the tau_plus that 95 % of them would bear, by fifths of a run."""
+    """By fifths of a run: the tau_plus that anchors bear in biased training, how many do not bear the given one."""
     results = read_results(folder, "biased")
     lines = []
     for name in sorted(results, key=_rank):
-        for key, form in (("floored", "{:.1%}"), ("tau_cap_low", "{:.4f}")):
-            if key == "floored" and name in ("biased", "epochs"):
-                continue
+        caps = ("tau_cap_median", "tau_cap_low")
+        for key in caps if name in BIASED else ("floored",):
             by_run = zip(*(fifths(run["course"], key) for run in results[name].values()), strict=True)
+            form = "{:.3f}" if key in caps else "{:.1%}"
             lines.append([f"{_label(name)}: {key}", *(form.format(fmean(fifth)) for fifth in by_run)])
     return table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
+
+
+def thirds_markdown(folder: Path) -> str:
+    """The loss of biased training by the third of an epoch, after the first five epochs."""
+    results = read_results(folder, *BIASED)
+    lines = []
+    for name in BIASED:
+        thirds: list[list[float]] = [[], [], []]
+        for run in results[name].values():
+            epochs = run["settings"]["training"]["epochs"]
+            epoch = run["course"][-1]["step"] / epochs
+            for step, loss in logged(run["course"], "loss"):
+                if step > 5 * epoch:
+                    thirds[int(3 * ((step - 1) % epoch) / epoch)].append(loss)
+        lines.append([_label(name), *(f"{fmean(third):.2f}" for third in thirds), str(len(results[name]))])
+    return table(["", "first third", "second", "last", "seeds"], lines)
 
 
 def _accuracies(runs: Mapping[int, dict[str, Any]], key: str) -> dict[int, float]:
@@ -89,7 +107,9 @@ def _parts(name: str) -> tuple[str, float, str]:
     return (kind, float(rest[0]), rest[1]) if rest else (kind, 0.0, "")
 
 
+TABLES: tuple[Callable[[Path], str], ...] = (markdown, floors_markdown, thirds_markdown)
+
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m debiased_contrastive.experiments.cmc_table FOLDER")
-    print(markdown(Path(sys.argv[1])), floors_markdown(Path(sys.argv[1])), sep="\n", end="")
+    print("\n".join(made(Path(sys.argv[1])) for made in TABLES), end="")
