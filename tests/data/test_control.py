@@ -119,7 +119,7 @@ def test_the_tasks_of_the_paper_are_there_and_others_are_told() -> None:
         PixelTask("cartpole-swing", size=16, repeat=1)
     with pytest.raises(ValueError, match=r"got 'chess': there are acrobot, .*cartpole"):
         PixelTask("chess", size=16, repeat=1)
-    with pytest.raises(ValueError, match="must lie between 1 and 480 pixels; got 500"):
+    with pytest.raises(ValueError, match="must lie between 1 and 480; got 500 x 1"):
         PixelTask("cartpole-swingup", size=500, repeat=1)
 
 

@@ -63,14 +63,14 @@ class PixelTask:
             )
         self.name, self.size, self.repeat, self.grey, self.smooth = name, size, repeat, grey, smooth
         self.environment = _loaded(name)
-        angles = self.environment.physics.model.cam_fovy
-        angles[0] = math.degrees(2 * math.atan(wide * math.tan(math.radians(angles[0]) / 2)))
+        model = self.environment.physics.model
+        model.cam_fovy[0] = math.degrees(2 * math.atan(wide * math.tan(math.radians(model.cam_fovy[0]) / 2)))
         self.drawn = {"reflection": False} if plain else {}
-        quality = self.environment.physics.model.vis.quality if plain else None
-        if quality is not None:
-            quality.shadowsize = 0
+        if plain:
+            model.vis.quality.shadowsize = 0
+        if plain and smooth > 1:
             # What is averaged needs no smooth edges.
-            quality.offsamples = quality.offsamples if smooth == 1 else 0
+            model.vis.quality.offsamples = 0
         spec = self.environment.action_spec()
         self.low, self.high = (np.broadcast_to(end, spec.shape) for end in (spec.minimum, spec.maximum))
         if self.high.max() > WIDEST:
