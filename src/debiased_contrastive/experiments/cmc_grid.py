@@ -4,7 +4,10 @@
 
 DIR holds `train` and `val`, with a folder for each class. Every run's numbers go to one file of `--out`; a run
 whose file is there is skipped, one that was cut off is resumed, so the same command, given again, finishes it.
-`--share 0/2` and `--share 1/2` split it over two processes.
+`--share 0/2` and `--share 1/2` split it over two processes. What order does to a bank takes fewer epochs:
+
+    python -m debiased_contrastive.experiments.cmc_grid --rows biased epochs --epochs 10 --seeds 1 --images DIR \
+        --out results/cmc_order
 """
 
 from collections.abc import Iterator
@@ -87,14 +90,19 @@ def main() -> None:
     """Run what is missing of the grid."""
     parser = grid_parser(__doc__, "build/cmc")
     parser.add_argument("--images", type=Path, required=True, help="a folder with train and val")
+    preset = PRESETS["cmc-small"].settings
+    names = [*rows(preset), *further(preset)]
+    parser.add_argument("--rows", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--epochs", type=int, default=preset.training.epochs)
     parser.add_argument("--official", action="store_true", help="also the probe of the released code")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     keep_freed_memory()
-    base = PRESETS["cmc-small"].settings
     roots = {"root": arguments.images.resolve() / "train", "test_root": arguments.images.resolve() / "val"}
-    base = replace(base, data=replace(base.data, **roots))
-    items = shared(grid(base, arguments.seeds), arguments.share)
+    data, training = replace(preset.data, **roots), replace(preset.training, epochs=arguments.epochs)
+    base = replace(preset, data=data, training=training)
+    chosen = (item for item in grid(base, arguments.seeds) if item[0].rpartition("-seed")[0] in arguments.rows)
+    items = shared(chosen, arguments.share)
     # Read once: they are the same in every run.
     images = probe_images(base.data)
     made = (

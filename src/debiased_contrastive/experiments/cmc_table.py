@@ -60,7 +60,7 @@ def floors_markdown(folder: Path) -> str:
 
 
 def thirds_markdown(folder: Path) -> str:
-    """The loss of biased training by the third of an epoch, after the first five epochs."""
+    """The loss of biased training by the third of an epoch, in the second half of its epochs."""
     results = read_results(folder, *BIASED)
     lines = []
     for name in BIASED:
@@ -69,7 +69,7 @@ def thirds_markdown(folder: Path) -> str:
             epochs = run["settings"]["training"]["epochs"]
             epoch = run["course"][-1]["step"] / epochs
             for step, loss in logged(run["course"], "loss"):
-                if step > 5 * epoch:
+                if 2 * step > epochs * epoch:
                     thirds[int(3 * ((step - 1) % epoch) / epoch)].append(loss)
         lines.append([_label(name), *(f"{fmean(third):.2f}" for third in thirds), str(len(results[name]))])
     return table(["", "first third", "second", "last", "seeds"], lines)
@@ -107,9 +107,12 @@ def _parts(name: str) -> tuple[str, float, str]:
     return (kind, float(rest[0]), rest[1]) if rest else (kind, 0.0, "")
 
 
-TABLES: tuple[Callable[[Path], str], ...] = (markdown, floors_markdown, thirds_markdown)
+TABLES: tuple[Callable[[Path], str], ...] = (markdown, floors_markdown)
 
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m debiased_contrastive.experiments.cmc_table FOLDER")
-    print("\n".join(made(Path(sys.argv[1])) for made in TABLES), end="")
+    found = Path(sys.argv[1])
+    print("\n".join(made(found) for made in TABLES), end="")
+    if all(any(found.glob(f"{name}-seed*.json")) for name in BIASED):
+        print(f"\n{thirds_markdown(found)}", end="")
