@@ -77,7 +77,7 @@ def test_nt_xent(views: tuple[torch.Tensor, ...], rest: dict[str, Any], message:
         ((Z, Z, Z[:, :2]), {}, "query has shape .4, 3., negatives .4, 2."),
         ((Z, Z, Z.expand(3, 4, 3)), {}, r"negatives must have shape \(4, k, d\); got \(3, 4, 3\)"),
         ((Z, Z, Z[0]), {}, r"negatives must have shape \(k, d\); got \(3,\)"),
-        ((Z, Z, dc.NegativeQueue(4, 3)), {}, "negatives must be a torch.Tensor.*pass queue.embeddings"),
+        ((Z, Z, dc.NegativeQueue(4, 3)), {}, "negatives must be a torch.Tensor.*pass its .embeddings"),
         ((Z, Z, NAN), {}, "negatives has NaN or inf in 2 of 4 rows"),
         ((Z, NAN), {}, "key has NaN or inf in 2 of 4 rows"),
         ((Z, Z), {"extra_keys": Z}, r"extra_keys must have shape \(4, m - 1, 3\); got \(4, 3\)"),
