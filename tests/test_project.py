@@ -11,16 +11,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.audit import sentence
+from benchmarks.bank import markdown as bank_table
 from benchmarks.control import markdown as agents_speed
 from benchmarks.control import sentence_of as agents_sentence
 from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
-from debiased_contrastive.experiments import control_steps, control_table, sentence_table
+from debiased_contrastive.experiments import cmc_grid, cmc_table, control_steps, control_table, sentence_table
 from debiased_contrastive.experiments.auto_tau_plus import is_closer, records_of
 from debiased_contrastive.experiments.auto_tau_plus import markdown as auto_table
 from debiased_contrastive.experiments.cifar10_priors import markdown as cifar10_prior_table
 from debiased_contrastive.experiments.gap_table import markdown as gap_table
+from debiased_contrastive.experiments.presets import PRESETS
 from debiased_contrastive.experiments.priors import markdown as prior_table
 from debiased_contrastive.report.theory import markdown as theory_table
 from tests.mutants import MUTANTS, PACKAGE
@@ -189,6 +191,18 @@ def test_the_tables_of_control_are_those_of_its_results() -> None:
     speed = json.loads((ROOT / "results/control_speed.json").read_text())
     assert agents_speed(speed) in document
     assert agents_sentence(speed) in document
+
+
+def test_the_tables_of_multiview_coding_are_those_of_its_results() -> None:
+    document, folder = (ROOT / "docs/cmc.md").read_text(), ROOT / "results/cmc"
+    assert all(made(folder) in document for made in cmc_table.TABLES)
+    assert cmc_table.thirds_markdown(ROOT / "results/cmc_order") in document
+    assert bank_table(json.loads((ROOT / "results/bank.json").read_text())) in document
+    runs = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    asked = {f"{name}-seed{seed}" for name in cmc_grid.rows(PRESETS["cmc-small"].settings) for seed in range(3)}
+    assert asked <= set(runs)
+    assert not any(run["modified"] for run in runs.values())
+    assert {run["settings"]["data"]["root"] for run in runs.values()} == {None}
 
 
 def test_the_table_of_priors_is_that_of_its_results() -> None:
