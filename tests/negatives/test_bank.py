@@ -80,6 +80,9 @@ def test_what_waits_goes_where_the_bank_is() -> None:
     # As where a checkpoint was read on another device.
     bank.double()
     assert bank.embeddings.dtype == torch.float64
+    # A wider type would take a narrower one in unasked, the other way round it is refused.
+    bank.store(torch.tensor([0]), torch.eye(bank.storage.shape[1], dtype=torch.float64)[:1])
+    assert bank.to(torch.bfloat16).embeddings.dtype == torch.bfloat16
     assert not torch.equal(bank.embeddings[2].float(), made().embeddings[2])
 
 
