@@ -8,13 +8,17 @@ BENCH ?=
 DEMO ?=
 MUTANTS ?=
 
-.PHONY: demo test check mutants bench package clean
+.PHONY: demo test faults check mutants bench package clean
 
 demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
 
 test: .venv/test .venv/control
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+# Every fault that docs/faults.md promises to survive, the slow ones too.
+faults: .venv/test
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/faults
 
 check: .venv/test .venv/check
 	$(BIN)/ruff format --check

@@ -60,7 +60,7 @@ def test_an_unfinished_run_has_no_agent_to_show(tmp_path: Path, capsys: pytest.C
     (folder / "encoder.json").unlink()
     capsys.readouterr()
     for words in (["evaluate", str(folder)], ["watch", str(folder)]):
-        assert f"{folder} holds no trained agent: finish it with `debiased resume" in error_of(words, capsys)
+        assert f"{folder} is not trained yet: finish it with `debiased resume" in error_of(words, capsys)
 
 
 def test_flags_of_other_domains_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

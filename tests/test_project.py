@@ -34,7 +34,7 @@ ROOMS = {
     "kernels": {"objectives", "kernels"},
     "negatives": {"objectives", "kernels", "negatives"},
     "modules": {"objectives", "kernels", "negatives", "modules"},
-    "data": {"data", "parquet"},
+    "data": {"data", "files", "parquet"},
     "views": {"views"},
     "evaluation": {"evaluation", "objectives"},
     "encoders": {"encoders", "files"},

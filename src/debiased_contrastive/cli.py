@@ -3,9 +3,11 @@
 import contextlib
 import gc
 import io
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,16 +38,19 @@ from debiased_contrastive.flags import (
     Watch,
 )
 from debiased_contrastive.runs import existing_run
+from debiased_contrastive.terminal import explain_lost_process, explain_memory, prepare_streams, say
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; bad input ends with one line and exit code 2, an interrupt with 130."""
+    prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words in (["--version"], ["-V"]):
         print(__version__)
         return
-    command, extra = _parsed(words), "vision"
+    extra = "vision"
     try:
+        command = _parsed(words)
         # Torch and its friends are loaded only when the flags are right.
         match command:
             case Verify() | Bounds():
@@ -63,9 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (error.name or "").startswith(__package__):
             raise
         _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough; what else the interpreter would write goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
     except (ValueError, OSError) as error:
         where = getattr(error, "filename", None)
         _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
+    except (MemoryError, RuntimeError) as error:
+        reason = explain_memory(error) or explain_lost_process(error)
+        if reason is None:
+            raise
+        _fail(reason)
     except KeyboardInterrupt:
         print("debiased: interrupted", file=sys.stderr)
         sys.exit(130)
@@ -73,13 +87,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _leave_group() -> None:
     """Part from the other processes of torchrun: gloo's threads would abort a process that ends with them."""
+    if _is_one_of_several():
+        # What still refers to the group must go first.
+        gc.collect()
+        distributed = sys.modules["torch"].distributed
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+def _is_one_of_several() -> bool:
     torch = sys.modules.get("torch")
-    if torch is None or not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return
-    # What still refers to the group must go first.
-    gc.collect()
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
+    return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _theory(command: Any) -> None:
@@ -217,12 +235,16 @@ def _images(command: Any) -> None:
 
 def _parsed(words: list[str]) -> Any:
     """The command that the words name; tyro's boxed message becomes one line."""
+    for before, word in pairwise(["", *words]):
+        # As a path it would be the folder where you are.
+        if (not word and before != "--title") or (word.endswith("=") and word != "--title="):
+            _fail(f"{word or before or 'the command'} must be followed by a value; got nothing")
     for place, choices in ((0, COMMANDS), (1, tuple(ALL_PRESETS) if words[:1] == ["train"] else ())):
         if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
             _fail(f"{words[place]!r} must be one of {', '.join(choices)}")
     said = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(said), _wide(words):
             return tyro.cli(Command, prog="debiased", args=words, description=__doc__)
     except SystemExit as end:
         if not end.code:
@@ -231,6 +253,19 @@ def _parsed(words: list[str]) -> Any:
     except ValueError as error:
         # Of settings that do not go together, which no single flag can be blamed for.
         _fail(str(error))
+
+
+@contextlib.contextmanager
+def _wide(words: list[str]) -> Iterator[None]:
+    """Room for a message, which a narrow terminal would break within words; help keeps to the terminal."""
+    before = os.environ.get("COLUMNS")
+    if not {"-h", "--help"} & set(words):
+        os.environ["COLUMNS"] = "1000"
+    try:
+        yield
+    finally:
+        os.environ.pop("COLUMNS", None)
+        os.environ.update({} if before is None else {"COLUMNS": before})
 
 
 def _one_line(box: str) -> str:
@@ -247,7 +282,11 @@ def _one_line(box: str) -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    print(f"debiased: {' '.join(message.split())}", file=sys.stderr)
+    say(f"debiased: {' '.join(message.split())}")
+    if _is_one_of_several():
+        # At once: there is nobody left to part from in order.
+        sys.stdout.flush()
+        os._exit(2)
     sys.exit(2)
 
 

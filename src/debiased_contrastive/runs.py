@@ -1,21 +1,30 @@
-"""The run directory: settings, environment, metrics as JSON lines. Never imports torch."""
+"""The run directory: settings, environment, metrics as JSON lines, one writer at a time. Never imports torch."""
 
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import LockedError, lock, not_written, parse_json, read_json, write_atomically
 
 SETTINGS, ENVIRONMENT, METRICS = "settings.json", "environment.json", "metrics.jsonl"
 EVALUATION, TSNE, STRIP, ENCODER = "evaluation.json", "tsne.json", "strip.png", "encoder.json"
+LOCK = ".lock"
+
+IMMATERIAL = {"data.root", "data.test_root", "text.cache", "training.accelerator"} | {
+    f"training.{name}_every" for name in ("log", "checkpoint", "knn", "evaluate")
+}
+"""Settings that move no result: places, device, what is logged and when."""
+_FILES = {"text.path", "towers.words"}
+"""Settings that name a file, which may have moved; what it holds is compared by itself."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +36,17 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         """What the run was started with."""
-        return _read(self.folder / SETTINGS)
+        return self._read(SETTINGS)
 
     @property
     def environment(self) -> dict[str, Any]:
         """Where it ran, and with which code."""
-        return _read(self.folder / ENVIRONMENT)
+        return self._read(ENVIRONMENT)
 
     @property
     def evaluation(self) -> dict[str, Any]:
         """What the probes found; empty before they ran."""
-        return _read(self.folder / EVALUATION) if (self.folder / EVALUATION).is_file() else {}
+        return self._read(EVALUATION) if (self.folder / EVALUATION).exists() else {}
 
     @property
     def is_finished(self) -> bool:
@@ -45,37 +54,95 @@ class Run:
         return (self.folder / ENCODER).is_file()
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The lines logged so far, in order; a last line that a crash cut short is left out."""
-        path = self.folder / METRICS
-        if not path.exists():
-            return
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+        """The lines logged so far, in order; lines that are damaged, or cut short by a crash, are left out."""
+        return (line for line in self._lines() if line is not None)
+
+    def count_damaged_lines(self) -> int:
+        """How many lines of the log cannot be read; a last one that a crash cut short is none of them."""
+        return sum(line is None for line in self._lines())
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
         """Append one line; it is on its way to the disk when this returns."""
-        with (self.folder / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **values}) + "\n")
+        path = self.folder / METRICS
+        try:
+            with path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"step": step, **values}) + "\n")
+        except OSError as error:
+            safe = f"the run is safe at its last checkpoint: make room, then `debiased resume {self.folder}`"
+            raise not_written(path, error, safe) from None
 
     def forget_after(self, step: int) -> None:
-        """Drop lines of later steps, which a resumed run will log again, and a torn last one."""
-        kept = [line for line in self.metrics() if line["step"] <= step]
+        """Drop lines of later steps, which a resumed run will log again, and lines that cannot be read."""
+        kept = [line for line in self.metrics() if isinstance(line.get("step"), int) and line["step"] <= step]
         write_atomically(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+
+    @contextmanager
+    def hold(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Be the only one who writes to the run; raises where another process is."""
+        try:
+            with lock(self.folder / LOCK) as is_held:
+                if not is_held:
+                    tell(f"{self.folder} cannot be locked here: make sure that nobody else trains this run")
+                yield
+        except LockedError as error:
+            raise ValueError(f"{self.folder} is being written by {error}: wait for its end, or end it") from None
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            return read_json(self.folder / name)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{self.folder / name} is missing: the folder is not a complete run") from None
+
+    def _lines(self) -> Iterator[dict[str, Any] | None]:
+        """The lines of the log, None for one that is damaged."""
+        path = self.folder / METRICS
+        if not path.is_file():
+            return
+        with path.open("rb") as file:
+            for line in file:
+                # The line that a crash cut short has no end.
+                if line.endswith(b"\n"):
+                    yield _parse_line(line)
+
+
+def _parse_line(line: bytes) -> dict[str, Any] | None:
+    try:
+        content = parse_json(line.decode(), METRICS)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def new_run(folder: Path, settings: Mapping[str, Any]) -> Run:
-    """A run in a folder that is not one yet."""
-    if is_run(folder):
+    """A run in a folder that is empty or not there yet."""
+    check_is_free(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    run = Run(folder)
+    with run.hold(lambda _line: None):
+        # Again: another process may have been faster.
+        check_is_free(folder)
+        write_atomically(folder / ENVIRONMENT, json.dumps(_environment(), indent=2) + "\n")
+        # Settings last: they make the folder a run.
+        write_atomically(folder / SETTINGS, json.dumps(dict(settings), indent=2) + "\n")
+    return run
+
+
+def check_is_free(folder: Path) -> None:
+    """Raise unless a new run can begin in a folder."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ValueError(f"{folder} must be a folder to train into; it is a file: choose another --out")
+    names = sorted(path.name for path in folder.iterdir())
+    if SETTINGS in names:
         raise ValueError(
             f"{folder} holds a run already: `debiased resume {folder}` continues it, --out DIR starts another"
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / ENVIRONMENT, json.dumps(_environment(), indent=2) + "\n")
-    # Settings last: they make the folder a run.
-    write_atomically(folder / SETTINGS, json.dumps(dict(settings), indent=2) + "\n")
-    return Run(folder)
+    # What a crash within `new_run` leaves does no harm; a checkpoint would.
+    if found := [name for name in names if name != ENVIRONMENT and not name.startswith(".")]:
+        raise ValueError(
+            f"{folder} is not empty and holds no run (it holds {found[0]}): choose another --out, or empty it"
+        )
 
 
 def is_run(folder: Path) -> bool:
@@ -90,16 +157,32 @@ def existing_run(folder: Path) -> Run:
     return Run(folder)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is missing: the folder is not a complete run") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not JSON ({error}): restore it from a copy, or start a new run") from None
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} must hold a JSON object; got {type(content).__name__}")
-    return content
+def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings with dotted keys.
+
+    >>> flat_settings({"seed": 0, "objective": {"kind": "biased", "tau_plus": 0.0}})
+    {'seed': 0, 'objective.kind': 'biased', 'objective.tau_plus': 0.0}
+    """
+    result: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            result |= flat_settings(value, f"{prefix}{key}.")
+        else:
+            result[f"{prefix}{key}"] = value
+    return result
+
+
+def settings_difference(own: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """The first setting that makes two runs different ones, in words; empty where none does.
+
+    >>> settings_difference({"seed": 0, "data": {"root": "a"}}, {"seed": 1, "data": {"root": "b"}})
+    'seed is 1 instead of 0'
+    """
+    mine, theirs = flat_settings(own), flat_settings(others)
+    for key in dict.fromkeys((*mine, *theirs)):
+        if key not in IMMATERIAL | _FILES and mine.get(key) != theirs.get(key):
+            return f"{key} is {theirs.get(key)} instead of {mine.get(key)}"
+    return ""
 
 
 def _environment() -> dict[str, Any]:

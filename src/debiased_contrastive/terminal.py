@@ -1,9 +1,14 @@
 """What a person at a terminal sees: progress with speed and time left, one line for an error, a table."""
 
+import codecs
+import io
+import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -13,6 +18,50 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 console = Console(stderr=True)
+
+_ASCII = {
+    "\N{PLUS-MINUS SIGN}": "+-",
+    "\N{GREEK SMALL LETTER TAU}": "tau",
+    "\N{SUPERSCRIPT PLUS SIGN}": "+",
+    "\N{GREEK SMALL LETTER BETA}": "beta",
+    "\N{MULTIPLICATION SIGN}": "x",
+    "\N{EN DASH}": "-",
+    "\N{MINUS SIGN}": "-",
+    "\N{NO-BREAK SPACE}": " ",
+}
+
+
+def prepare_streams() -> None:
+    """From now on, letters that standard output or error cannot show become others, instead of an error."""
+    # Where a stream was closed before the start there is none.
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_DEGRADED)
+
+
+def _degraded(error: UnicodeError) -> tuple[str, int]:
+    """What stands for letters that an encoding does not have; names that are no Unicode are escaped."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(
+        _ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in letters
+    ), error.end
+
+
+_DEGRADED = "debiased-degraded"
+codecs.register_error(_DEGRADED, _degraded)
+
+
+def printable(text: str) -> str:
+    """A text without anything that would move a cursor or change a colour.
+
+    >>> printable("red: " + chr(27) + "[31m") == "red: " + chr(92) + "x1b[31m"
+    True
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 @contextmanager
@@ -58,18 +107,52 @@ class Bar:
             say(f"{self.what}: {done} of {total} {note}".rstrip())
 
 
+def explain_memory(error: Exception) -> str | None:
+    """What to do where memory ran out, with how much was asked for; None where the error is another."""
+    text = str(error)
+    if not isinstance(error, MemoryError) and "allocate" not in text:
+        return None
+    asked = re.search(r"allocate ([\d.,]+) ?(bytes|[KMGTPE]iB)", text)
+    # PyTorch counts bytes, NumPy has a unit.
+    size = asked and (f"{int(asked[1]) / 2**30:,.1f} GiB" if asked[2] == "bytes" else f"{asked[1]} {asked[2]}")
+    return (
+        f"memory is too small: {size or 'more'} was asked for at once; use a smaller batch, fewer positives, "
+        "smaller images or networks"
+    )
+
+
+def explain_lost_process(error: Exception) -> str | None:
+    """What to do where another process of a training ended; None where the error is another."""
+    signs = (
+        "Connection closed by peer",
+        "Connection reset by peer",
+        "Connection refused",
+        "Broken pipe",
+        "Timed out",
+    )
+    if not any(sign in str(error) for sign in signs):
+        return None
+    return "another process of this training ended: start all of them again with `debiased resume`"
+
+
 def say(text: str) -> None:
     """One line to the terminal, not to the output that others read."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def table(title: str, header: list[str], rows: list[list[str]]) -> None:
     """A table on the standard output, plain where that is a file."""
-    made = Table(*header, title=title, title_justify="left")
+    # Here and not when printed, since the width of columns depends on it.
+    shown = partial(_encodable, encoding=sys.stdout.encoding or "ascii")
+    made = Table(*map(shown, header), title=shown(title), title_justify="left")
     for row in rows:
         # A name with brackets is a name.
-        made.add_row(*map(escape, row))
+        made.add_row(*(escape(shown(cell)) for cell in row))
     Console(width=None if sys.stdout.isatty() else 160).print(made)
+
+
+def _encodable(text: str, encoding: str) -> str:
+    return text.encode(encoding, _DEGRADED).decode(encoding)
 
 
 class Stop:

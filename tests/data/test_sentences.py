@@ -427,7 +427,7 @@ def test_the_cache_may_be_elsewhere(saved: Saved, tmp_path: Path) -> None:
     assert len(kept(tmp_path / "some" / "where" / path.name)) == 1
     (tmp_path / "file").touch()
     with pytest.raises(
-        PermissionError, match=r"must take the tokens of the corpus; .*; choose another place with cache"
+        PermissionError, match=r"must take the tokens of the corpus; .*; choose another place with --text.cache"
     ):
         corpus_of(path, cache=tmp_path / "file")
 

@@ -116,11 +116,11 @@ def empty(path: Path) -> None:
         ("encoder.safetensors", truncate, r"encoder.safetensors must be the file .*it is truncated"),
         ("encoder.safetensors", flip, r"encoder.safetensors must be the file .*damaged"),
         ("encoder.safetensors", empty, r"got 0 bytes"),
-        ("encoder.json", truncate, r"encoder.json is damaged: no JSON"),
-        ("encoder.json", empty, r"encoder.json is damaged: no JSON"),
-        ("encoder.json", lambda path: path.write_bytes(b"\xff{}"), r"encoder.json is damaged: no JSON"),
+        ("encoder.json", truncate, r"encoder.json is not JSON"),
+        ("encoder.json", empty, r"encoder.json is empty"),
+        ("encoder.json", lambda path: path.write_bytes(b"\xff{}"), r"encoder.json must be UTF-8; byte 0 is not"),
         ("encoder.json", lambda path: path.write_text("{}"), r"must hold settings, bytes and sha256"),
-        ("encoder.json", lambda path: path.write_text("[1]"), r"must hold settings, bytes and sha256"),
+        ("encoder.json", lambda path: path.write_text("[1]"), r"must hold a JSON object; it holds a list"),
     ],
 )
 def test_a_damaged_export_is_one_clear_line(

@@ -131,7 +131,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
         check_text(verse, text_of(verse), fabric)
     check_text(replace(verse, text=replace(verse.text, breaks=False)), text_of(verse), fabric)
     run = new_run(tmp_path / "begun", as_json(settings))
-    with pytest.raises(FileNotFoundError, match="holds no trained encoder: finish it with"):
+    with pytest.raises(FileNotFoundError, match="is not trained yet: finish it with"):
         sentence_encoder(run.folder, torch.device("cpu"))
     with pytest.raises(ValueError, match="knn_every is for images"):
         TextSettings(training=Training(knn_every=1))
@@ -181,7 +181,7 @@ def test_a_run_goes_on_with_its_own_text_alone_and_needs_no_word_vectors(tmp_pat
     train(settings, run, fabric)
     assert run.is_finished
     (run.folder / "vocabulary.json").unlink()
-    with pytest.raises(FileNotFoundError, match=r"vocabulary.json is missing: copy it"):
+    with pytest.raises(FileNotFoundError, match=r"vocabulary.json is missing: restore it"):
         sentence_encoder(run.folder, fabric.device)
 
 

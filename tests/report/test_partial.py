@@ -59,9 +59,9 @@ def test_damage_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     (tmp_path / "settings" / "settings.json").write_text("{")
     text = Outline(page([*runs, Run(tmp_path / "absent")], title="Damage")).text
     for words in (
-        "evaluation.json cannot be read",
-        "list/evaluation.json holds no JSON object",
-        "metrics.jsonl is damaged after 1 lines",
+        "evaluation/evaluation.json is not JSON",
+        "list/evaluation.json must hold a JSON object; it holds a list",
+        "metrics.jsonl has 1 lines that cannot be read",
         "tsne.json must hold one finite point and one label per sample",
         "settings.json is not JSON",
         "absent/settings.json is missing",

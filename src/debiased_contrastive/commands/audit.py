@@ -1,12 +1,11 @@
 """The command that audits embeddings: tables in the terminal, and one page."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from debiased_contrastive.auditing.audit import audit
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.audit import (
     affected_of,
     false_negatives,
@@ -24,25 +23,18 @@ SETTINGS = ("pairs", "labels", "temperature", "batch_size", "prior", "tau_plus",
 def audited(embeddings: str, settings: dict[str, Any], out: Path | None, *, as_json: bool, quiet: bool) -> None:
     """Audit a file, and show what was found."""
     if out is not None:
-        _check_out(out)
+        check_can_be_written(out)
     with progress("audit", quiet=quiet) as bar:
         found = audit(embeddings, **settings, shown=bar.at).to_dict()
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, page(found))
     if as_json:
         print(json.dumps(found, indent=1))
-    else:
-        _show(found)
+        return
+    _show(found)
     if out is not None:
-        write_atomically(out, page(found))
-        if not as_json:
-            print(f"\npage in {out}")
-
-
-def _check_out(out: Path) -> None:
-    """Before the long work, not after it."""
-    if not out.parent.is_dir() or not os.access(out.parent, os.W_OK):
-        raise ValueError(f"the folder of --out must be there and writable; got {out.parent}: make it first")
-    if out.is_dir():
-        raise ValueError(f"--out must be a file, such as report.html; got the folder {out}")
+        print(f"\npage in {out}")
 
 
 def _show(found: dict[str, Any]) -> None:

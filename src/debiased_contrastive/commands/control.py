@@ -15,9 +15,9 @@ from debiased_contrastive.experiments.curl import control_settings_from, returns
 from debiased_contrastive.experiments.film import check_film, filmed, write_film, write_strip
 from debiased_contrastive.experiments.rollout import agent_of, task_of
 from debiased_contrastive.experiments.settings import Training, as_json
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
-from debiased_contrastive.runs import EVALUATION, STRIP, Run, existing_run, new_run
+from debiased_contrastive.runs import EVALUATION, STRIP, Run, check_is_free, existing_run, new_run
 from debiased_contrastive.terminal import progress
 
 STRIP_SIZE = 96
@@ -28,11 +28,13 @@ def train(settings: ControlSettings, out: Path | None, *, tensorboard: bool, qui
     """Train a new run."""
     check_tensorboard(tensorboard)
     settings = settled(settings)
+    name = f"{settings.preset}-{settings.task}-{settings.objective.kind}-seed{settings.seed}"
+    folder = out or Path("runs") / name
+    check_is_free(folder)
     fabric = _fabric(settings)
     # What cannot be trained is told before a run directory is left behind.
     check_task(settings)
-    name = f"{settings.preset}-{settings.task}-{settings.objective.kind}-seed{settings.seed}"
-    run = new_run(out or Path("runs") / name, as_json(settings))
+    run = new_run(folder, as_json(settings))
     _train(settings, run, fabric, tensorboard=tensorboard, quiet=quiet)
 
 
@@ -46,6 +48,7 @@ def resume(run: Run, *, tensorboard: bool, quiet: bool) -> None:
 def evaluate(folder: Path, *, quiet: bool) -> None:
     """Play the episodes of an evaluation that training has not seen, and show what they gain."""
     run = existing_run(folder)
+    check_can_be_written(run.folder / EVALUATION)
     _evaluate(run, quiet=quiet)
     compare([run])
 
@@ -53,6 +56,7 @@ def evaluate(folder: Path, *, quiet: bool) -> None:
 def watch(folder: Path, out: Path, size: int, episode: int) -> None:
     """Film an episode of a trained agent."""
     check_film(out, size)
+    check_can_be_written(out)
     agent, settings = trained(folder)
     agent.to(device_of(settings.training.accelerator))
     film = filmed(agent, settings, size, episode)

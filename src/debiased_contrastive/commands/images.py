@@ -20,15 +20,15 @@ from debiased_contrastive.experiments.cost import SUSTAINED, image_count, operat
 from debiased_contrastive.experiments.course import device_of, fabric_of
 from debiased_contrastive.experiments.demo import demo_runs
 from debiased_contrastive.experiments.evaluate import NOWHERE, evaluated, trained_encoder
-from debiased_contrastive.experiments.features import features_of
+from debiased_contrastive.experiments.features import check_features, features_of
 from debiased_contrastive.experiments.images import moved, official_archive, root_of
 from debiased_contrastive.experiments.presets import PRESETS
-from debiased_contrastive.experiments.settings import Settings, as_json, from_json
+from debiased_contrastive.experiments.settings import Settings, as_json, from_json, whole_path
 from debiased_contrastive.experiments.simclr import checked_images, trained
 from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
-from debiased_contrastive.runs import SETTINGS, Run, existing_run, new_run
+from debiased_contrastive.runs import EVALUATION, SETTINGS, Run, check_is_free, existing_run, new_run
 from debiased_contrastive.terminal import progress, table
 
 
@@ -51,9 +51,10 @@ def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: 
     """Train a new run."""
     # Whole paths, so that the run can be continued from anywhere.
     roots = {"root": settings.data.root, "test_root": settings.data.test_root}
-    settings = moved(settings, {name: path.resolve() for name, path in roots.items() if path is not None})
+    settings = moved(settings, {name: whole_path(path) for name, path in roots.items()})
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
     check_tensorboard(tensorboard)
+    check_is_free(folder)
     fabric = fabric_of(settings.training)
     if download and fabric.is_global_zero:
         archive, root = official_archive(settings.data), root_of(settings.data)
@@ -80,6 +81,7 @@ def resume(folder: Path, *, root: Path | None, tensorboard: bool, quiet: bool) -
 def evaluate(folder: Path, roots: Mapping[str, Path | None], *, official: bool, quiet: bool) -> None:
     """Probe a run and show what was found."""
     run = existing_run(folder)
+    check_can_be_written(run.folder / EVALUATION)
     _evaluate(run, official=official, quiet=quiet, roots=roots)
     compare([run])
 
@@ -88,6 +90,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     """Write the features of a folder of images."""
     if out.suffix not in (".npy", ".npz"):
         raise ValueError(f"--out must end in .npy or .npz; got {out}: .npz holds names and labels too")
+    check_can_be_written(out)
     settings, encoder = trained_encoder(folder)
     device = device_of(settings.training.accelerator)
     encoder.to(device)
@@ -99,6 +102,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     assert isinstance(found, FolderImages)
     with found, progress(f"embed {len(found)} images", quiet=quiet) as bar:
         features = features_of(encoder, found, settings.views, device, bar.at).numpy()
+    check_features(features, source)
     names = [str(Path(path).relative_to(source)) for path in found.paths]
     labels = np.full(len(found), -1) if found.labels is None else found.labels.numpy()
     _save(out, features, names=np.array(names), labels=labels, class_names=np.array(found.class_names, dtype=str))
@@ -107,6 +111,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
 
 def report(folders: Sequence[Path], out: Path, title: str) -> None:
     """Write the page of some runs."""
+    check_can_be_written(out)
     runs = _runs_in(folders)
     write_report(runs, out, title=title)
     compare(runs)

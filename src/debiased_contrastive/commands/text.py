@@ -13,6 +13,7 @@ from debiased_contrastive.data.sentence_tasks import NAMES
 from debiased_contrastive.data.sentences import blocks, files_of
 from debiased_contrastive.data.word_vectors import check_word_vectors
 from debiased_contrastive.experiments.course import device_of, fabric_of
+from debiased_contrastive.experiments.features import check_features
 from debiased_contrastive.experiments.quickthoughts import (
     check_text,
     sentence_encoder,
@@ -25,9 +26,9 @@ from debiased_contrastive.experiments.sentence_scores import scored
 from debiased_contrastive.experiments.settings import as_json
 from debiased_contrastive.experiments.text_demo import demo_runs, probed
 from debiased_contrastive.experiments.text_settings import TextSettings
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
-from debiased_contrastive.runs import Run, existing_run, new_run
+from debiased_contrastive.runs import EVALUATION, Run, check_is_free, existing_run, new_run
 from debiased_contrastive.terminal import progress, say
 
 VARIABLE = "DEBIASED_TASK_DATA"
@@ -43,6 +44,7 @@ def train(settings: TextSettings, corpus: Path | None, out: Path | None, *, tens
     if settings.towers.words is not None:
         check_word_vectors(settings.towers.words, settings.towers.word_dim)
     folder = out or Path("runs") / f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
+    check_is_free(folder)
     _train(settings, folder, None, tensorboard=tensorboard, quiet=quiet)
 
 
@@ -77,6 +79,7 @@ def evaluate(folder: Path, tasks: Sequence[str], root: Path | None, *, quiet: bo
         raise ValueError(f"give --task-data, the folder with the files of the sentence tasks, or set {VARIABLE}")
     names = NAMES if not tasks or "all" in tasks else tuple(name for name in NAMES if name in tasks)
     run = existing_run(folder)
+    check_can_be_written(run.folder / EVALUATION)
     with progress(f"evaluate {run.folder.name}", quiet=quiet) as bar:
         scored(run, root, names, bar.at)
     compare([run])
@@ -86,6 +89,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     """Write the vectors of the sentences of a file."""
     if out.suffix != ".npy":
         raise ValueError(f"--out must end in .npy for sentences; got {out}")
+    check_can_be_written(out)
     settings = text_settings_from(existing_run(folder).settings)
     found = blocks(files_of(source), settings.text.column, ())
     sentences = [sentence for block in found for sentence in block.sentences]
@@ -97,8 +101,10 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
         for start in range(0, len(sentences), _AT_ONCE):
             parts.append(encode(sentences[start : start + _AT_ONCE]).numpy())
             bar.at(min(start + _AT_ONCE, len(sentences)), len(sentences))
+    vectors = np.concatenate(parts)
+    check_features(vectors, source)
     buffer = io.BytesIO()
-    np.save(buffer, np.concatenate(parts))
+    np.save(buffer, vectors)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, buffer.getvalue())
     print(f"{len(sentences)} rows of {parts[0].shape[1]} features in {out}")
@@ -112,7 +118,7 @@ def _train(settings: TextSettings, folder: Path, run: Run | None, *, tensorboard
     # One process makes the cache, the others find it.
     if fabric.is_global_zero:
         with progress("corpus", quiet=quiet) as bar:
-            corpus = text_of(settings, bar.at)
+            corpus = text_of(settings, bar.at, say)
     fabric.barrier()
     if not fabric.is_global_zero:
         corpus = text_of(settings)

@@ -6,7 +6,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.theory import figures, number, rows
 from debiased_contrastive.terminal import progress, say, table
 from debiased_contrastive.theory.promises import Promise, needed_unlabeled, promises
@@ -17,7 +17,7 @@ RESULTS = "theory.json"
 
 def verify(out: Path, *, quiet: bool) -> None:
     """Check every claim, write numbers and plots, and end with exit code 1 if one fails."""
-    out.mkdir(parents=True, exist_ok=True)
+    check_can_be_written(out / RESULTS)
     start = time.perf_counter()
     claims = []
     with progress("verify", quiet=quiet) as bar:
@@ -30,6 +30,7 @@ def verify(out: Path, *, quiet: bool) -> None:
         "versions": {name: version(name) for name in ("torch", "scipy")},
         "seconds": round(time.perf_counter() - start, 1),
     }
+    out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / RESULTS, json.dumps(record, indent=1) + "\n")
     for name, drawing in figures(record).items():
         write_atomically(out / f"{name}.svg", drawing)

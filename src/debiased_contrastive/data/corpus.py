@@ -1,5 +1,6 @@
 """A corpus of any size as numbers in memory-mapped files, made once and kept beside it."""
 
+import errno
 import hashlib
 import heapq
 import io
@@ -8,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,6 +29,7 @@ from debiased_contrastive.data.vocabulary import (
     tokenizer_from,
     tokenizer_of,
 )
+from debiased_contrastive.files import file_digest, not_written, read_json, read_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
 Shown = Callable[[int, int, str], None]
 """Called with how much is done, of how much, and of what."""
 
-_FORMAT = 1
+_FORMAT = 2
 """To be counted up when the same text and settings give other files."""
+_CONTENT = ("tokens.npy", "offsets.npy", "starts.npy", "tokenizer.json")
 _PART = 2**16
-_HASHED = 2**20
 _Part = npt.NDArray[Any]
 
 
@@ -60,6 +62,8 @@ class Corpus:
     """Number of sentences at the beginning that are not trained on"""
     dropped: int
     """Number of rows of tables that held no word"""
+    digest: str = ""
+    """The same for the same sentences and words, wherever they lie"""
 
     def __len__(self) -> int:
         """Number of sentences, those held out included."""
@@ -105,6 +109,7 @@ def corpus_of(
     breaks: Sequence[str] | None = None,
     cache: Path | str | None = None,
     shown: Shown | None = None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Corpus:
     """The sentences of a text, .tsv or .parquet file, or of a folder of them; `blocks` says how they are read.
 
@@ -113,7 +118,8 @@ def corpus_of(
     up to its first `longest` words. With the padding there are at most `size` + 1 ids.
 
     The result is kept in a folder beside the text, or in the folder `cache`, under a checksum of the content
-    of the files and of the settings, and found there the next time. Outdated ones may be deleted at any time.
+    of the files and of the settings, and found there the next time. Outdated ones may be deleted at any time, and
+    one that is damaged is made anew: `tell` is given a line about it.
     """
     for name, value, least in (("size", size, 1), ("longest", longest, 1), ("held_out", held_out, 0)):
         if value < least:
@@ -135,6 +141,8 @@ def corpus_of(
     found = _kept(folder, checksum)
     if found is not None:
         return found
+    if folder.exists():
+        tell(f"{folder} is damaged and is made anew")
     with _unfinished(folder) as place:
         text = _numbered(files, settings, place, shown)
         if _states(files) != before:
@@ -144,7 +152,8 @@ def corpus_of(
         new.mkdir()
         _build(text, settings, place, new, shown)
         counts = {"sentences": text.sentences, "tokens": text.tokens, "dropped": text.dropped}
-        _write(new / "corpus.json", [json.dumps({"checksum": checksum, **settings, **counts}).encode()])
+        digests = {"digests": {name: file_digest(new / name) for name in _CONTENT}}
+        _write(new / "corpus.json", [json.dumps({"checksum": checksum, **settings, **counts, **digests}).encode()])
         _put(new, folder, checksum, place / "old")
     found = _kept(folder, checksum)
     if found is None:
@@ -161,34 +170,32 @@ def _checksum(files: Sequence[Path], settings: dict[str, Any], shown: Shown) -> 
     total, done = sum(path.stat().st_size for path in files), 0
     found = []
     for path in files:
-        digest, size = hashlib.sha256(), 0
-        with path.open("rb") as file:
-            while content := file.read(_HASHED):
-                digest.update(content)
-                size += len(content)
-                shown(done + size, total, "hashing")
+        digest = file_digest(path, partial(_hashed, shown, done, total))
+        size = path.stat().st_size
         done += size
-        found.append([path.name, size, digest.hexdigest()])
+        found.append([path.name, size, digest])
     described = json.dumps({"format": _FORMAT, "files": found, "settings": settings}, sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()
 
 
+def _hashed(shown: Shown, before: int, total: int, read: int) -> None:
+    shown(before + read, total, "hashing")
+
+
 def _kept(folder: Path, checksum: str) -> Corpus | None:
-    """The corpus of this checksum in a folder; None where there is none or it is not whole."""
+    """The corpus of this checksum in a folder; None where there is none or it is not as it was written."""
     try:
-        description = json.loads((folder / "corpus.json").read_text())
-        tokens, offsets, starts = (
-            np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("tokens", "offsets", "starts")
-        )
-        tokenizer = tokenizer_from((folder / "tokenizer.json").read_text(encoding="utf-8"))
-        lengths = (len(tokens), len(offsets) - 1, len(starts))
-        expected = tuple(description[name] for name in ("tokens", "sentences", "sentences"))
-        if description["checksum"] != checksum or lengths != expected:
+        description = read_json(folder / "corpus.json")
+        digests = {name: file_digest(folder / name) for name in _CONTENT}
+        if description["checksum"] != checksum or description["digests"] != digests:
             return None
+        tokens, offsets, starts = (np.load(folder / name, mmap_mode="r") for name in _CONTENT[:3])
+        tokenizer = tokenizer_from(read_text(folder / _CONTENT[3]))
         numbers = {name: int(description[name]) for name in ("longest", "held_out", "dropped")}
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return Corpus(tokens, offsets, starts, tokenizer, **numbers)
+    digest = hashlib.sha256(json.dumps([*digests.values(), numbers["held_out"]]).encode()).hexdigest()
+    return Corpus(tokens, offsets, starts, tokenizer, **numbers, digest=digest)
 
 
 @contextmanager
@@ -199,10 +206,17 @@ def _unfinished(folder: Path) -> Iterator[Path]:
         temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
     except OSError as error:
         raise PermissionError(
-            f"{folder.parent} must take the tokens of the corpus; {error.strerror}; choose another place with cache"
+            f"{folder.parent} must take the tokens of the corpus; {error.strerror}; choose another place with "
+            "--text.cache"
         ) from error
     with temporary as place:
-        yield Path(place)
+        try:
+            yield Path(place)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+                raise
+            safe = "the text is untouched: make room, or choose another place for its tokens with --text.cache"
+            raise not_written(folder, error, safe) from None
 
 
 def _put(new: Path, folder: Path, checksum: str, old: Path) -> None:

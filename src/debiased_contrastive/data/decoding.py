@@ -1,8 +1,10 @@
 """Image files to squares of RGB pixels, in this process or in a pool of others."""
 
 import os
+import re
 import signal
 import threading
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
@@ -12,10 +14,11 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 # A fixed list: what Pillow registers grows with its version and what is installed, the set should not;
-# and some of its readers start other programs (EPS) or read no pixels (HDF5).
+# and some of its readers start other programs (EPS) or read no pixels (HDF5). The name of a file says
+# nothing of its content, so both are held to it.
+_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 EXTENSIONS = frozenset({
-    ".avif", ".bmp", ".gif", ".jfif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tga",
-    ".tif", ".tiff", ".webp",
+    ".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp",
 })  # fmt: skip
 
 
@@ -24,7 +27,9 @@ def decoded(paths: Sequence[str], size: int) -> npt.NDArray[np.uint8]:
 
     Scaled with Pillow's bilinear filter, which averages when it shrinks. Transparent parts become
     white, of several frames the first counts, and the pixels stay as stored, whatever EXIF says of
-    their orientation. A file that cannot be read is named in a ValueError.
+    their orientation. Formats are JPEG, PNG, WebP, BMP, GIF, TIFF and PPM, by content. A file that
+    cannot be read is named in a ValueError, and so is one of more than `PIL.Image.MAX_IMAGE_PIXELS`,
+    where Pillow itself only warns up to twice as many.
     """
     pixels = np.empty((len(paths), 3, size, size), np.uint8)
     for place, path in enumerate(paths):
@@ -34,9 +39,15 @@ def decoded(paths: Sequence[str], size: int) -> npt.NDArray[np.uint8]:
 
 def _square(path: str, size: int) -> npt.NDArray[np.uint8]:
     try:
-        return _centre(path, size)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return _centre(path, size)
     except UnidentifiedImageError:
-        reason = "not an image that Pillow knows"
+        reason = "not a JPEG, PNG, WebP, BMP, GIF, TIFF or PPM image"
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        reason = _too_many_pixels(error)
+    except MemoryError:
+        reason = "the memory does not suffice to decode it"
     # The readers of damaged files raise anything, struct.error and IndexError among them.
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -44,8 +55,14 @@ def _square(path: str, size: int) -> npt.NDArray[np.uint8]:
     raise ValueError(f"{path} cannot be read: {reason}; replace or remove it")
 
 
+def _too_many_pixels(error: Exception) -> str:
+    # Pillow tells the size only in its words, and its error there names twice the limit.
+    size = next(iter(re.findall(r"\d+", str(error))), "0")
+    return f"{int(size):,} pixels exceed the limit of {Image.MAX_IMAGE_PIXELS or 0:,}, as a decompression bomb does"
+
+
 def _centre(path: str, size: int) -> npt.NDArray[np.uint8]:
-    with Image.open(path) as image:
+    with Image.open(path, formats=_FORMATS) as image:
         # JPEG can be decoded at a fraction of its size; twice what is needed leaves no trace.
         image.draft(None, (2 * size, 2 * size))
         colours = _rgb(image)

@@ -1,10 +1,12 @@
 """Any folder of images, in memory where it fits, else decoded ahead of time."""
 
+import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,12 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.data.decoding import EXTENSIONS, available_cores, decoded, worker_pool
-from debiased_contrastive.data.images import Images, checked_indices, chosen
+from debiased_contrastive.data.images import Images, checked_indices, chosen, digest_of
 
 _FEW = 256  # images that are decoded here sooner than a worker starts
+_COMPARED = 256
+"""Files whose content is in the digest, and twice as many at most: of a million, all would be hours."""
+_READ = 2**16
 _Parts = list[Future[npt.NDArray[np.uint8]]]
 
 
@@ -44,7 +49,7 @@ def image_folder(
     fits = len(paths) * 3 * size * size <= in_memory_bytes
     if workers is None:
         workers = 0 if fits and len(paths) <= _FEW else available_cores()
-    images = FolderImages(paths, labels, names, size=size, workers=workers)
+    images = FolderImages(paths, labels, names, root=Path(root), size=size, workers=workers)
     if not fits:
         return images
     with images:
@@ -60,12 +65,14 @@ class FolderImages:
         labels: Tensor | None,
         class_names: tuple[str, ...],
         *,
+        root: Path,
         size: int,
         workers: int,
     ) -> None:
         self.paths = paths
         self.labels = labels
         self.class_names = class_names
+        self.root = root
         self.size = size
         self.workers = workers
         self._pool: ProcessPoolExecutor | None = None
@@ -96,7 +103,19 @@ class FolderImages:
         """The first `per_class` images of each of these classes, as `Images.only`, with own processes."""
         places, labels, names = chosen(self.labels, self.class_names, classes, per_class)
         paths = self._paths_at(places)
-        return FolderImages(paths, labels, names, size=self.size, workers=self.workers)
+        return FolderImages(paths, labels, names, root=self.root, size=self.size, workers=self.workers)
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for the same files, wherever they lie: of all names and sizes, and of the content of a few."""
+        made, root = hashlib.sha256(), os.path.join(self.root, "")
+        for path in self.paths:
+            name = path.removeprefix(root).replace(os.sep, "/")
+            made.update(f"{os.fsencode(name).hex()}:{os.path.getsize(path)}\n".encode())
+        for path in self.paths[:: max(1, len(self.paths) // _COMPARED)]:
+            with open(path, "rb") as file:
+                made.update(file.read(_READ))
+        return digest_of(made.hexdigest(), (), self.labels)
 
     def close(self) -> None:
         """End the processes; they start again when they are needed."""
@@ -153,7 +172,7 @@ def _in_memory(images: FolderImages, on_progress: Callable[[int, int], None] | N
         done += len(batch)
         if on_progress is not None:
             on_progress(done, len(images))
-    return Images(pixels, images.labels, images.class_names)
+    return Images(pixels, images.labels, images.class_names, images.digest)
 
 
 def _listed(root: Path) -> tuple[list[str], Tensor | None, tuple[str, ...]]:
@@ -179,11 +198,33 @@ def _listed(root: Path) -> tuple[list[str], Tensor | None, tuple[str, ...]]:
 
 def _images_below(folder: Path) -> list[str]:
     paths = [
-        os.path.join(place, name)
-        for place, _, names in os.walk(folder)
-        for name in names
-        if not name.startswith(".") and os.path.splitext(name)[1].lower() in EXTENSIONS
+        entry.path
+        for entry in _entries_below(folder)
+        if not entry.name.startswith(".")
+        and os.path.splitext(entry.name)[1].lower() in EXTENSIONS
+        and _is_file(entry)
     ]
     if not paths:
         raise ValueError(f"class folder {folder} holds no images; add some or remove it")
     return sorted(paths)
+
+
+def _entries_below(folder: Path) -> Iterator[os.DirEntry[str]]:
+    """What lies in the folder and its folders, as os.walk finds it, with what the system says of its kind."""
+    folders = [str(folder)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as found:
+                entries = list(found)
+        except OSError:
+            continue
+        folders += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+        yield from entries
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    # Whoever opens a pipe waits for its writer. Most entries know their kind, only links are looked up.
+    try:
+        return entry.is_file()
+    except OSError:
+        return False  # as os.path.isfile, for a link in a circle

@@ -1,7 +1,9 @@
 """A set of images in memory, and the choice of some of its classes."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -22,6 +24,14 @@ class Images:
     """(n,) int64, -1 where unknown; None where nothing is known"""
     class_names: tuple[str, ...]
     """The name of each label; empty where nothing is known."""
+    source: str = ""
+    """Digest of the files that the pixels come from, if they were decoded: decoders differ in the last bit."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The same for the same images, wherever they lie."""
+        pixels = hashlib.sha256(self.source.encode() or self.pixels.cpu().contiguous().numpy().data)
+        return digest_of(pixels.hexdigest(), self.pixels.shape, self.labels)
 
     def __post_init__(self) -> None:
         if self.pixels.dim() != 4 or self.pixels.dtype != torch.uint8:
@@ -60,7 +70,16 @@ class Images:
         prior of an experiment must not change unseen.
         """
         places, labels, names = chosen(self.labels, self.class_names, classes, per_class)
-        return Images(self.batch(places), labels, names)
+        source = digest_of(self.source, (), places) if self.source else ""
+        return Images(self.batch(places), labels, names, source)
+
+
+def digest_of(content: str, shape: Sequence[int], numbers: Tensor | None) -> str:
+    """One digest of several things."""
+    made = hashlib.sha256(f"{content}:{list(shape)}:".encode())
+    if numbers is not None:
+        made.update(numbers.cpu().numpy().data)
+    return made.hexdigest()
 
 
 def checked_indices(indices: Tensor) -> Tensor:

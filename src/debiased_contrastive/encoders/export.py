@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,26 +10,32 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from debiased_contrastive.encoders.state import state_difference
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.encoders.state import check_finite, state_difference
+from debiased_contrastive.files import file_digest, read_json, write_atomically
 
 _WEIGHTS = "encoder.safetensors"
 _DESCRIPTION = "encoder.json"
 
 
-def save_encoder(folder: Path, encoder: nn.Module, settings: Mapping[str, Any]) -> None:
+def save_encoder(
+    folder: Path, encoder: nn.Module, settings: Mapping[str, Any], *, beside: Sequence[str] = ()
+) -> None:
     """Write `encoder.safetensors` and `encoder.json` to a folder, each whole or not at all.
 
-    `settings` is whatever rebuilds the encoder, as JSON can hold it; tuples come back as lists.
+    `settings` is whatever rebuilds the encoder, as JSON can hold it; tuples come back as lists. `beside` names
+    files of the folder that the encoder is nothing without, such as a vocabulary: they must not change either.
     """
+    check_finite(encoder.state_dict(), "at the end")
     weights = save(_tensors(encoder))
+    folder = Path(folder)
     # The digest ties the two files together: a crash between the writes is noticed when loading.
     digest = hashlib.sha256(weights).hexdigest()
     try:
-        text = json.dumps({"settings": dict(settings), "bytes": len(weights), "sha256": digest}, indent=2)
+        description = {"settings": dict(settings), "bytes": len(weights), "sha256": digest}
+        others = {"beside": {name: file_digest(folder / name) for name in beside}} if beside else {}
+        text = json.dumps({**description, **others}, indent=2)
     except (TypeError, ValueError) as error:
         raise ValueError(f"settings must be values that JSON can hold; {error}: convert it first") from None
-    folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / _WEIGHTS, weights)
     write_atomically(folder / _DESCRIPTION, f"{text}\n")
@@ -50,6 +56,7 @@ def load_encoder_weights(folder: Path, encoder: nn.Module) -> dict[str, Any]:
             f"with sha256 {description['sha256']}; got {len(weights)} bytes with {digest}: it is truncated, "
             "damaged or of another export, save the encoder again"
         )
+    _check_beside(folder, description)
     tensors = load(weights)
     difference = state_difference(encoder.state_dict(), tensors)
     if difference:
@@ -57,9 +64,18 @@ def load_encoder_weights(folder: Path, encoder: nn.Module) -> dict[str, Any]:
             f"{folder / _WEIGHTS} must have the encoder's names and shapes; {difference}: build the encoder "
             f"with the settings in {_DESCRIPTION}"
         )
+    check_finite(tensors, f"in {folder / _WEIGHTS}")
     encoder.load_state_dict(tensors)
     settings: dict[str, Any] = description["settings"]
     return settings
+
+
+def _check_beside(folder: Path, description: Mapping[str, Any]) -> None:
+    for name, digest in description.get("beside", {}).items():
+        if file_digest(folder / name) != digest:
+            raise ValueError(
+                f"{folder / name} is not the file that the encoder was saved with: restore it from a copy"
+            )
 
 
 def _tensors(encoder: nn.Module) -> dict[str, Tensor]:
@@ -84,12 +100,10 @@ def _content(path: Path) -> bytes:
 
 def _description(path: Path) -> dict[str, Any]:
     """The content of `encoder.json`, checked so far as the loader reads it."""
-    content = _content(path)
-    try:
-        description = json.loads(content)
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: no JSON, {error}; save the encoder again") from None
-    keys = {"settings", "bytes", "sha256"}
-    if not isinstance(description, dict) or not keys <= description.keys():
+    _content(path)
+    description = read_json(path)
+    kinds = {"settings": dict, "bytes": int, "sha256": str}
+    is_whole = all(isinstance(description.get(name), kind) for name, kind in kinds.items())
+    if not is_whole or not isinstance(description.get("beside", {}), dict):
         raise ValueError(f"{path} must hold settings, bytes and sha256, as save_encoder writes; save it again")
     return description

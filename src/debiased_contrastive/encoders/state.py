@@ -1,4 +1,4 @@
-"""Two sets of weights compared by name and shape."""
+"""Sets of weights: two of them compared by name and shape, one looked through for what is no number."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,6 +27,15 @@ def state_difference(expected: Mapping[str, object], given: Mapping[str, object]
         "other shapes": _listed(shapes),
     }
     return "; ".join(f"{title}: {names}" for title, names in parts.items() if names)
+
+
+def check_finite(state: Mapping[str, object], where: str) -> None:
+    """Raise where weights, at the place that is named, are no numbers any more: they would never be again."""
+    for name, value in state.items():
+        if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            raise ValueError(
+                f"the training diverged: {name} is not finite {where}; start again with a lower learning rate"
+            )
 
 
 def _shape(value: object) -> str:

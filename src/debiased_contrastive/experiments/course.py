@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -15,10 +16,11 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from debiased_contrastive.encoders.state import state_difference
+from debiased_contrastive.encoders.export import load_encoder_weights
+from debiased_contrastive.encoders.state import check_finite, state_difference
 from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import Training
-from debiased_contrastive.runs import Run
+from debiased_contrastive.runs import ENCODER, METRICS, SETTINGS, Run, existing_run, settings_difference
 from debiased_contrastive.training.checkpoint import latest_checkpoint, save_checkpoint
 from debiased_contrastive.training.loop import restore_, state_of, steps
 from debiased_contrastive.training.schedule import learning_rate
@@ -47,6 +49,34 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Identity:
+    """What a checkpoint knows of its run, so that it is continued by the same settings on the same data."""
+
+    settings: dict[str, Any]
+    """As JSON holds them."""
+    samples: int = 0
+    """How many there are to train on; 0 where nothing is read."""
+    digest: str = ""
+    """Of the data: the same wherever they lie."""
+
+    def check(self, state: Mapping[str, Any], folder: Path, tell: Callable[[str], None]) -> None:
+        """Raise where a checkpoint is of another run."""
+        if "settings" not in state:
+            tell(f"the checkpoint in {folder} does not say which run it is of: an older version wrote it")
+            return
+        if difference := settings_difference(self.settings, state["settings"]):
+            raise ValueError(
+                f"the checkpoint in {folder} is of another run, whose {difference}: remove it, or start a new run"
+            )
+        if (state["samples"], state["digest"]) != (self.samples, self.digest):
+            raise ValueError(
+                f"{folder} must go on with the data that it began with, {state['samples']:,} samples with digest "
+                f"{state['digest'][:8]}; got {self.samples:,} with {self.digest[:8]}: restore them, give their new "
+                "place with --data-root, or start a new run"
+            )
+
+
+@dataclass(frozen=True)
 class Course:
     """All that a training consists of."""
 
@@ -59,6 +89,8 @@ class Course:
     """What the method is given at these steps."""
     unit: str
     """What a batch consists of, for the log."""
+    identity: "Identity"
+    """Which run its checkpoints are of."""
     measured: Callable[[int], dict[str, Any]]
     """More values to log, by step."""
     also: Callable[[int], bool] = lambda _step: False
@@ -93,14 +125,20 @@ def device_of(accelerator: str) -> torch.device:
 def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -> Generator[Update, None, None]:
     """Train from the newest checkpoint, or from the start; yields after every step.
 
-    Metrics and checkpoints go to the run directory. Whoever stops between two steps loses nothing: closing the
-    generator writes a checkpoint.
+    Metrics and checkpoints go to the run directory, which nobody else can train in meanwhile. Whoever stops between
+    two steps loses nothing: closing the generator writes a checkpoint.
     """
+    _check_same_data(course.identity, fabric)
+    with _sole_writer(run, fabric):
+        yield from _to_the_end(course, run, fabric, tensorboard=tensorboard)
+
+
+def _to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -> Generator[Update, None, None]:
     training, method = course.training, course.method
     total = course.epoch * training.epochs
     optimiser = optimiser_of(training, method)
     module, wrapped = fabric.setup(method, optimiser)
-    start = _restored(run, fabric, method, optimiser)
+    start = _restored(course, run, fabric, optimiser)
     warm_up = course.epoch * training.warm_up
     rate = learning_rate(training.schedule, training.learning_rate, steps=total, warm_up=warm_up)
     given = course.inputs(range(start, total))
@@ -122,12 +160,38 @@ def to_the_end(course: Course, run: Run, fabric: Fabric, *, tensorboard: bool) -
         ):
             log.after(step, loss, rate(step - 1))
             if step % (training.checkpoint_every or course.epoch) == 0 or step == total:
-                _save(run, fabric, method, optimiser, step)
+                _save(course, run, fabric, optimiser, step)
             yield Update(step, total, training.batch, loss)
     except GeneratorExit:
         if fabric.world_size == 1:
-            _save(run, fabric, method, optimiser, step)
+            _save(course, run, fabric, optimiser, step)
         raise
+
+
+@contextmanager
+def _sole_writer(run: Run, fabric: Fabric) -> Iterator[None]:
+    """Hold the run; where somebody else does, every process raises."""
+    with ExitStack() as stack:
+        problem = ""
+        if fabric.is_global_zero:
+            try:
+                stack.enter_context(run.hold(fabric.print))
+            except ValueError as error:
+                problem = str(error)
+        if problem := fabric.broadcast(problem):
+            raise ValueError(problem)
+        yield
+
+
+def _check_same_data(identity: Identity, fabric: Fabric) -> None:
+    """Raise in every process unless all of them read the same data."""
+    own = (identity.samples, identity.digest)
+    differs = torch.tensor(float(fabric.broadcast(own) != own), device=fabric.device)
+    if float(cast(Tensor, fabric.all_reduce(differs, reduce_op="sum"))):
+        raise ValueError(
+            f"all processes must read the same data; process {fabric.global_rank} reads {identity.samples:,} "
+            f"samples with digest {identity.digest[:8]}, another process others: give all of them the same files"
+        )
 
 
 def optimiser_of(training: Training, method: nn.Module) -> torch.optim.Optimizer:
@@ -144,16 +208,17 @@ def optimiser_of(training: Training, method: nn.Module) -> torch.optim.Optimizer
     return optimiser
 
 
-def _restored(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.optim.Optimizer) -> int:
+def _restored(course: Course, run: Run, fabric: Fabric, optimiser: torch.optim.Optimizer) -> int:
     """The step that the newest whole checkpoint stands at, after putting it back; 0 without any."""
-    state, refused = newest_state(run, method, fabric.print)
+    state, refused = newest_state(run, course.method, course.identity, fabric.print)
     start = 0 if state is None else int(state["step"])
-    if state is not None:
-        restore_(state, fabric, method, optimiser)
     if fabric.broadcast(start) != start:
         raise ValueError(
             "processes see different checkpoints: the run directory must be on a file system they share"
         )
+    if state is not None:
+        with putting_back(run):
+            restore_(state, fabric, course.method, optimiser)
     if fabric.is_global_zero:
         run.forget_after(start)
         for path in refused:
@@ -163,21 +228,56 @@ def _restored(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.opti
 
 
 def newest_state(
-    run: Run, module: nn.Module, tell: Callable[[str], None]
+    run: Run, module: nn.Module, identity: Identity, tell: Callable[[str], None]
 ) -> tuple[dict[str, Any] | None, list[Path]]:
-    """The newest whole checkpoint, which must be of such a module, None without any; and damaged newer files."""
+    """The newest whole checkpoint, which must be of this run, None without any; and damaged newer files."""
     state, refused = latest_checkpoint(run.folder)
     for path in refused:
         tell(f"{path} is damaged and was passed over")
+    if damaged := run.count_damaged_lines():
+        tell(f"{run.folder / METRICS} has {damaged} damaged lines, which were left out")
     if state is None and refused:
         raise ValueError(f"no checkpoint in {run.folder} is whole: restore one from a copy, or start a new run")
-    difference = "" if state is None else state_difference(module.state_dict(), state["module"])
-    if difference:
+    if state is None:
+        return None, refused
+    identity.check(state, run.folder, tell)
+    if difference := state_difference(module.state_dict(), state["module"]):
         raise ValueError(f"the checkpoint in {run.folder} is of other settings; {difference}: start a new run")
     return state, refused
 
 
-def _save(run: Run, fabric: Fabric, method: nn.Module, optimiser: torch.optim.Optimizer, step: int) -> None:
+@contextmanager
+def putting_back(run: Run) -> Iterator[None]:
+    """One line where a checkpoint lacks what a training of this kind puts back."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(
+            f"the newest checkpoint in {run.folder} lacks a part of its training ({error!r}): remove it, and the "
+            "one before it is used"
+        ) from None
+
+
+def trained_run(folder: Path) -> Run:
+    """The run in a folder, which must have come to its end."""
+    run = existing_run(folder)
+    if not run.is_finished:
+        raise FileNotFoundError(f"{folder} is not trained yet: finish it with `debiased resume {folder}`")
+    return run
+
+
+def load_trained(run: Run, module: nn.Module) -> None:
+    """Put the weights of a finished run into a module that was built from its settings."""
+    if difference := settings_difference(load_encoder_weights(run.folder, module), run.settings):
+        raise ValueError(
+            f"{run.folder / SETTINGS} was changed after training, {difference}: restore it from {ENCODER}"
+        )
+
+
+def _save(course: Course, run: Run, fabric: Fabric, optimiser: torch.optim.Optimizer, step: int) -> None:
+    # In every process, since all have the same weights; and before a write that would push out a sound checkpoint.
+    check_finite(course.method.state_dict(), f"at step {step}")
     if fabric.is_global_zero:
-        save_checkpoint(run.folder, step, state_of(fabric, method, optimiser))
+        state = state_of(fabric, course.method, optimiser)
+        save_checkpoint(run.folder, step, {**state, **asdict(course.identity)})
     fabric.barrier()

@@ -3,7 +3,7 @@
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,15 +11,16 @@ from typing import Any
 import torch
 
 from debiased_contrastive.data.control import PixelTask
-from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
+from debiased_contrastive.encoders.export import save_encoder
+from debiased_contrastive.encoders.state import check_finite
 from debiased_contrastive.experiments.control_settings import Camera, ControlSettings
-from debiased_contrastive.experiments.course import newest_state
+from debiased_contrastive.experiments.course import Identity, load_trained, newest_state, putting_back, trained_run
 from debiased_contrastive.experiments.log import Board
 from debiased_contrastive.experiments.replay_files import remove_replay
 from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, seen, task_of
 from debiased_contrastive.experiments.settings import as_json, made_from
 from debiased_contrastive.methods.agent import Agent
-from debiased_contrastive.runs import Run, existing_run
+from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import save_checkpoint
 from debiased_contrastive.training.order import seed_of
 
@@ -52,7 +53,12 @@ def trained_agent(
     if run.is_finished:
         remove_replay(run.folder)
         return
-    rollout, training = Rollout(settings, device), settings.training
+    with run.hold(print):
+        yield from _trained_agent(Rollout(settings, device), run, tensorboard=tensorboard)
+
+
+def _trained_agent(rollout: Rollout, run: Run, *, tensorboard: bool) -> Generator[Stride, None, None]:
+    settings, training = rollout.settings, rollout.settings.training
     _restore(run, rollout)
     judge = task_of(settings)
     journal = Journal(run, rollout, Board(run.folder, rollout.step) if tensorboard else None)
@@ -67,23 +73,33 @@ def trained_agent(
                 gained = fmean(found)
             journal.after(found, time.perf_counter() - start)
             if step % (training.checkpoint_every or training.evaluate_every) == 0 or is_last:
-                save_checkpoint(run.folder, step, rollout.save(run.folder))
+                _save(run, rollout)
             yield Stride(step, rollout.steps, rollout.task.repeat, gained)
     except GeneratorExit:
-        save_checkpoint(run.folder, rollout.step, rollout.save(run.folder))
+        _save(run, rollout)
         raise
     save_encoder(run.folder, rollout.agent, as_json(settings))
     # It is for what is learnt later, and gigabytes.
     remove_replay(run.folder)
 
 
+def _save(run: Run, rollout: Rollout) -> None:
+    check_finite(rollout.agent.state_dict(), f"at step {rollout.step}")
+    save_checkpoint(run.folder, rollout.step, {**rollout.save(run.folder), **asdict(_identity(rollout))})
+
+
+def _identity(rollout: Rollout) -> Identity:
+    return Identity(as_json(rollout.settings))
+
+
 def _restore(run: Run, rollout: Rollout) -> None:
-    state, refused = newest_state(run, rollout.agent, print)
+    state, refused = newest_state(run, rollout.agent, _identity(rollout), print)
     if state is None:
         # Of a crash before the first checkpoint.
         remove_replay(run.folder)
     else:
-        rollout.restore(run.folder, state)
+        with putting_back(run):
+            rollout.restore(run.folder, state)
     run.forget_after(rollout.step)
     for path in refused:
         path.unlink()
@@ -126,7 +142,7 @@ class Journal:
 
 
 def _last_return(run: Run) -> float | None:
-    found = [line["return"] for line in run.metrics() if "return" in line]
+    found = [line["return"] for line in run.metrics() if isinstance(line.get("return"), int | float)]
     return found[-1] if found else None
 
 
@@ -150,12 +166,10 @@ def played(agent: Agent, task: PixelTask, camera: Camera, seed: int) -> Iterator
 
 def trained(folder: Path) -> tuple[Agent, ControlSettings]:
     """The agent of a finished run, with its settings."""
-    run = existing_run(folder)
-    if not run.is_finished:
-        raise FileNotFoundError(f"{folder} holds no trained agent: finish it with `debiased resume {folder}`")
+    run = trained_run(folder)
     settings = control_settings_from(run.settings)
     agent = agent_of(settings, task_of(settings).action_dim)
-    load_encoder_weights(folder, agent)
+    load_trained(run, agent)
     return agent, settings
 
 

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
-from debiased_contrastive.encoders.export import load_encoder_weights
 from debiased_contrastive.encoders.pair import Pair
 from debiased_contrastive.encoders.resnet import ResNet
 from debiased_contrastive.encoders.small import SmallConvNet
@@ -20,13 +19,13 @@ from debiased_contrastive.evaluation.knn import knn_accuracy
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.mean_classifier import mean_classifier
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
-from debiased_contrastive.experiments.course import device_of
+from debiased_contrastive.experiments.course import device_of, load_trained, trained_run
 from debiased_contrastive.experiments.features import batches, features_of, prepared
 from debiased_contrastive.experiments.images import Probed, moved, probe_images
 from debiased_contrastive.experiments.networks import encoder_of
 from debiased_contrastive.experiments.settings import Settings, from_json
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.runs import EVALUATION, TSNE, Run, existing_run
+from debiased_contrastive.runs import EVALUATION, TSNE, Run
 from debiased_contrastive.training.order import generator_of, seed_of
 
 NOWHERE: Mapping[str, Path | None] = {}
@@ -77,12 +76,10 @@ def evaluated(
 
 def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet | Pair]:
     """The settings of a finished run and its encoder, in evaluation mode."""
-    run = existing_run(folder)
-    if not run.is_finished:
-        raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
+    run = trained_run(folder)
     settings = from_json(run.settings)
     encoder = encoder_of(settings.encoder, len(settings.views.mean))
-    load_encoder_weights(folder, encoder)
+    load_trained(run, encoder)
     return settings, encoder.eval()
 
 

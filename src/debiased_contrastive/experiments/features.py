@@ -1,7 +1,11 @@
 """Images to the features of a frozen encoder."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -39,6 +43,13 @@ def features_of(
     finally:
         encoder.train(was_training)
     return torch.cat(parts)
+
+
+def check_features(features: npt.NDArray[Any], source: Path) -> None:
+    """Raise where a row is no vector of numbers: sound weights can still overflow on what they never saw."""
+    if not np.isfinite(features).all():
+        row = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
+        raise ValueError(f"features must be finite; row {row} of {source} is not: nothing was written")
 
 
 def prepared(pixels: Tensor, views: SimCLRViews) -> Tensor:

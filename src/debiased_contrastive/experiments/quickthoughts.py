@@ -14,14 +14,14 @@ from debiased_contrastive.data.corpus import Corpus, Shown, corpus_of
 from debiased_contrastive.data.sentences import austen
 from debiased_contrastive.data.vocabulary import encoded, tokenizer_from, words_of
 from debiased_contrastive.data.word_vectors import word_vectors
-from debiased_contrastive.encoders.export import load_encoder_weights, save_encoder
+from debiased_contrastive.encoders.export import save_encoder
 from debiased_contrastive.encoders.sentence import load_words_, tower
-from debiased_contrastive.experiments.course import Course, Update, to_the_end
-from debiased_contrastive.experiments.settings import as_json, made_from
+from debiased_contrastive.experiments.course import Course, Identity, Update, load_trained, to_the_end, trained_run
+from debiased_contrastive.experiments.settings import as_json, made_from, whole_path
 from debiased_contrastive.experiments.text_settings import TextSettings
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import read_text, write_atomically
 from debiased_contrastive.methods.quickthoughts import QuickThoughts
-from debiased_contrastive.runs import Run, existing_run
+from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.order import seed_of
 
@@ -35,7 +35,9 @@ SentenceEncoder: TypeAlias = Callable[[Sequence[str]], Tensor]
 """From n sentences to (n, d) vectors."""
 
 
-def text_of(settings: TextSettings, shown: Shown | None = None) -> Corpus:
+def text_of(
+    settings: TextSettings, shown: Shown | None = None, tell: Callable[[str], None] = lambda _line: None
+) -> Corpus:
     """The corpus of these settings, from its cache if it has been read before."""
     text = settings.text
     return corpus_of(
@@ -49,13 +51,21 @@ def text_of(settings: TextSettings, shown: Shown | None = None) -> Corpus:
         # The package may be where nothing can be written.
         cache=text.cache or (None if text.path else user_cache()),
         shown=shown,
+        tell=tell,
     )
 
 
 def user_cache() -> Path:
     """The folder for files of this user that can be made again."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debiased-contrastive"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debiased-contrastive"
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError) as error:
+        # RuntimeError: of a user whom the system does not know, as in a container.
+        raise ValueError(
+            f"there is no place for the tokens of the novels ({error}): give a folder with --text.cache, or set "
+            "XDG_CACHE_HOME"
+        ) from None
     return folder
 
 
@@ -94,19 +104,20 @@ def trained_towers(
     def given(wanted: range) -> Iterator[dict[str, Any]]:
         return inputs(settings, corpus, fabric, wanted)
 
-    course = Course(method, settings.training, settings.seed, epoch, given, "sentences", measured)
+    identity = Identity(as_json(settings), len(corpus), corpus.digest)
+    course = Course(method, settings.training, settings.seed, epoch, given, "sentences", identity, measured)
     yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
     if fabric.is_global_zero:
-        save_encoder(run.folder, method, as_json(settings))
+        save_encoder(run.folder, method, as_json(settings), beside=(VOCABULARY,))
 
 
 def _keep_vocabulary(run: Run, fabric: Fabric, corpus: Corpus) -> None:
     """Write the tokeniser down; raise where the run has begun with another, whose ids are other words."""
     path, text = run.folder / VOCABULARY, corpus.tokenizer.to_str()
-    if path.exists() and path.read_text(encoding="utf-8") != text:
+    if path.exists() and read_text(path) != text:
         raise ValueError(
-            f"{run.folder} must go on with the text that it began with; this one has other words: give the place "
-            "of the first with --data-root, or start a new run"
+            f"{run.folder} must go on with the text that it began with; this one has other words than "
+            f"{VOCABULARY}: give the place of the first with --data-root, or start a new run"
         )
     fabric.barrier()
     if fabric.is_global_zero and not path.exists():
@@ -162,15 +173,11 @@ def method_for(settings: TextSettings, num_tokens: int, *, gather: bool = False)
 
 def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
     """What turns sentences into vectors with the towers of a finished run."""
-    run = existing_run(folder)
-    if not run.is_finished:
-        raise FileNotFoundError(f"{folder} holds no trained encoder: finish it with `debiased resume {folder}`")
+    run = trained_run(folder)
     settings = text_settings_from(run.settings)
-    if not (folder / VOCABULARY).is_file():
-        raise FileNotFoundError(f"{folder / VOCABULARY} is missing: copy it from where the run was trained")
-    tokenizer = tokenizer_from((folder / VOCABULARY).read_text(encoding="utf-8"))
+    tokenizer = tokenizer_from(read_text(folder / VOCABULARY))
     method = method_for(settings, tokenizer.get_vocab_size())
-    load_encoder_weights(folder, method)
+    load_trained(run, method)
     return encoder_with(method.to(device), tokenizer, settings.text.longest)
 
 
@@ -206,6 +213,6 @@ def with_corpus(settings: TextSettings, path: Path | None) -> TextSettings:
     text, towers = replace(settings.text, path=path or settings.text.path), settings.towers
     return replace(
         settings,
-        text=replace(text, path=text.path and text.path.resolve(), cache=text.cache and text.cache.resolve()),
-        towers=replace(towers, words=towers.words and towers.words.resolve()),
+        text=replace(text, path=whole_path(text.path), cache=whole_path(text.cache)),
+        towers=replace(towers, words=whole_path(towers.words)),
     )

@@ -59,4 +59,5 @@ def _rows(path: Path) -> dict[str, Any] | None:
 
 def replay_files(folder: Path) -> list[tuple[int, Path]]:
     """The files with how many frames there were at their end, oldest first."""
-    return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
+    found = ((_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_file())
+    return sorted((int(match[1]), path) for match, path in found if match)

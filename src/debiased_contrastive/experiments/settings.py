@@ -1,10 +1,13 @@
 """The settings of a run: frozen, checked when they are made, the same as flags, JSON and attributes."""
 
+import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from debiased_contrastive.objectives.settings import OnFloor, check_beta, check_choice, check_tau_plus
+from debiased_contrastive.runs import SETTINGS
 from debiased_contrastive.training.order import Order
 from debiased_contrastive.training.schedule import Schedule
 from debiased_contrastive.views.simclr import SimCLRViews
@@ -204,6 +207,12 @@ def check_at_least(least: int, **values: int) -> None:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
 
 
+def whole_path(path: Path | None) -> Path | None:
+    """The same place from wherever a run is continued."""
+    # Not `resolve`, which fails with more than a line where a link points to itself.
+    return None if path is None else Path(os.path.realpath(path))
+
+
 def as_json(settings: Any) -> dict[str, Any]:
     """The settings as JSON can hold them."""
 
@@ -244,6 +253,26 @@ def _made(kind: Any, content: Any, where: str) -> Any:
 def _value(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint):
         return _made(hint, value, where)
-    if isinstance(value, list):
-        return tuple(value)
-    return Path(value) if hint == Path | None and value is not None else value
+    for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+        if _fits(kind, value):
+            return tuple(value) if isinstance(value, list) else Path(value) if kind is Path else value
+    wanted = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else _name(hint)
+    raise ValueError(f"{where} must be {wanted}; got {value!r}: restore {SETTINGS} from a copy")
+
+
+def _fits(kind: Any, value: Any) -> bool:
+    """Whether a value of JSON is one of that kind."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)
+        inner = inner[:1] * len(value) if isinstance(value, list) and inner[-1] is ... else inner
+        return isinstance(value, list) and len(value) == len(inner) and all(map(_fits, inner, value))
+    # True is a number to Python, and to nobody else.
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, {float: int | float, Path: str}.get(kind, kind))
+
+
+def _name(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint)) if get_origin(hint) is None else str(hint).replace("pathlib.", "")

@@ -11,13 +11,14 @@ from debiased_contrastive.data.folder import FolderImages
 from debiased_contrastive.data.images import Images
 from debiased_contrastive.encoders.batch_norm import synchronised
 from debiased_contrastive.encoders.export import save_encoder
-from debiased_contrastive.experiments.course import Course, Update, to_the_end
+from debiased_contrastive.experiments.course import Course, Identity, Update, to_the_end
 from debiased_contrastive.experiments.images import batch_of, known_labels, training_images
 from debiased_contrastive.experiments.networks import method_of
 from debiased_contrastive.experiments.settings import Settings, as_json
 from debiased_contrastive.experiments.watch import Watch
 from debiased_contrastive.negatives.bank import drawn_places
 from debiased_contrastive.runs import Run
+from debiased_contrastive.training.memory import physical_memory
 from debiased_contrastive.training.order import generator_of, seed_of, steps_per_epoch
 
 
@@ -40,7 +41,10 @@ def trained(
     def given(wanted: range) -> Iterator[dict[str, Any]]:
         return inputs(settings, images, fabric, wanted)
 
-    course = Course(method, settings.training, settings.seed, epoch, given, "images", watch.measured, watch.is_due)
+    identity = Identity(as_json(settings), len(images), images.digest)
+    course = Course(
+        method, settings.training, settings.seed, epoch, given, "images", identity, watch.measured, watch.is_due
+    )
     yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
@@ -110,6 +114,7 @@ def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabr
     steps_per_epoch(len(images), batch)
     if batch % world:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
+    _check_memory(settings, images, fabric)
     labels, objective = images.labels, settings.objective
     if objective.kind == "unbiased" and (labels is None or bool((labels < 0).any())):
         raise ValueError(
@@ -129,3 +134,17 @@ def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabr
         )
     if objective.known_labels and labels is None:
         raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
+
+
+def _check_memory(settings: Settings, images: Images | FolderImages, fabric: Fabric) -> None:
+    """Raise where the views of one batch, or its images, are more than the machine holds, whatever the network."""
+    batch, side = settings.training.batch, settings.views.size
+    count = 1 if settings.objective.negatives == "bank" else settings.objective.num_positives + 1
+    pixels = 3 * images.size**2 if isinstance(images, FolderImages) else images.pixels[0].numel()
+    needed = batch * (pixels + 4 * count * len(settings.views.mean) * side**2) / fabric.world_size
+    if fabric.device.type == "cpu" and needed > (memory := physical_memory()):
+        raise ValueError(
+            f"a batch of {batch} images with {count:,} views of {side} x {side} pixels takes "
+            f"{needed / 2**30:,.0f} GiB; this machine has {memory / 2**30:,.0f} GiB: use a smaller batch, fewer "
+            "positives or smaller images"
+        )

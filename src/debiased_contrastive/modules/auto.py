@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from numbers import Real
+from threading import Lock
 from typing import Any, Literal
 
 import torch
@@ -17,6 +18,8 @@ EVERY = 10
 """Calls from one look to the next."""
 KEPT = 0.9
 """Weight of all looks before in the moving average."""
+_COUNTING = Lock()
+"""So that threads lose no call and no look; one for all, since a module with its own could not be copied."""
 
 
 def following(tau_plus: "float | Tensor | Literal['auto'] | AutoTauPlus") -> "float | Tensor | AutoTauPlus":
@@ -78,16 +81,23 @@ class AutoTauPlus(nn.Module):
         self, statistics: Statistics, logits_of: Callable[[int], Tensor], share: Share, beta: float = 0.0
     ) -> float | Tensor:
         """tau_plus of each anchor (a,), or 0; logits_of: unlabeled logits of the first anchors, at most so many."""
-        if self.training:
-            self.calls += 1
-            if self.calls > self.warm_up and (self.calls - self.warm_up) % EVERY == 1:
-                self._look(statistics, logits_of(ANCHORS), share, beta)
+        with _COUNTING:
+            looks = self._counted()
+        if looks:
+            self._look(statistics, logits_of(ANCHORS), share, beta)
         if self.of_cap is None or self.calls <= self.warm_up:
             return 0.0
         return following_tau_plus(statistics, self.of_cap, self.prior)
+
+    def _counted(self) -> bool:
+        """Count a call of the training; whether it is one that looks."""
+        if self.training:
+            self.calls += 1
+        return self.training and self.calls > self.warm_up and (self.calls - self.warm_up) % EVERY == 1
 
     def _look(self, statistics: Statistics, logits: Tensor, share: Share, beta: float) -> None:
         log_mean_negatives = log_mean_without(logits, self.prior, beta)
         here = share_of_cap(few(statistics, len(logits)), log_mean_negatives)
         seen = mean_over_processes(here, share, logits.device)
-        self.of_cap = seen if self.of_cap is None else KEPT * self.of_cap + (1 - KEPT) * seen
+        with _COUNTING:
+            self.of_cap = seen if self.of_cap is None else KEPT * self.of_cap + (1 - KEPT) * seen

@@ -1,8 +1,13 @@
 """An embedding of every sample of the data, from which unlabeled samples are drawn (Section 5, ImageNet-100)."""
 
+from threading import Lock
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+_SETTLING = Lock()
+"""So that threads mix in what waits once; one for all, since a bank with its own could not be copied."""
 
 
 class MemoryBank(nn.Module):
@@ -38,7 +43,8 @@ class MemoryBank(nn.Module):
     @property
     def embeddings(self) -> Tensor:
         """(n, d) the vectors, with what was stored; not a copy, so the next look may change them."""
-        self._settle()
+        with _SETTLING:
+            self._settle()
         return self.storage
 
     @torch.no_grad()
@@ -56,9 +62,11 @@ class MemoryBank(nn.Module):
             )
         if not bool(z.isfinite().all()):
             raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
-        self._settle()
         # Copies, since who gave them may go on with them.
-        self._waiting = ids.to(self.storage.device, copy=True), z.detach().to(self.storage, copy=True)
+        waiting = ids.to(self.storage.device, copy=True), z.detach().to(self.storage, copy=True)
+        with _SETTLING:
+            self._settle()
+            self._waiting = waiting
 
     @torch.no_grad()
     def _settle(self) -> None:

@@ -1,7 +1,12 @@
 """A first-in-first-out store of keys, as in momentum contrast."""
 
+from threading import Lock
+
 import torch
 from torch import Tensor, nn
+
+_STORING = Lock()
+"""So that threads do not write to the same places; one for all, since a queue with its own could not be copied."""
 
 
 class NegativeQueue(nn.Module):
@@ -81,6 +86,10 @@ class NegativeQueue(nn.Module):
                 f"keys must be finite in {keys.dtype}; got NaN or inf in {int(bad.sum())} of {len(keys)} rows: "
                 "the encoder diverged, or the queue needs a wider dtype"
             )
+        with _STORING:
+            self._store(keys, ids, labels)
+
+    def _store(self, keys: Tensor, ids: Tensor | None, labels: Tensor | None) -> None:
         keys = keys[-self.size :]
         places = torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
         self.storage[places] = keys

@@ -12,7 +12,8 @@ def text(value: object) -> str:
     >>> text('<b title="x">')
     '&lt;b title=&quot;x&quot;&gt;'
     """
-    return escape(str(value), quote=True)
+    # A name of a folder may be no Unicode, which no page can hold.
+    return escape(str(value).encode("utf-8", "backslashreplace").decode(), quote=True)
 
 
 def words(value: str) -> str:

@@ -20,7 +20,9 @@ from debiased_contrastive.runs import Run
 
 def write_report(runs: Sequence[Run], out: Path, *, title: str) -> None:
     """Write the report of these runs, in one step, to the file `out`."""
-    write_atomically(out, page(runs, title=title))
+    content = page(runs, title=title)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, content)
 
 
 def page(runs: Sequence[Run], *, title: str) -> str:

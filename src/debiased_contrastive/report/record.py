@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from debiased_contrastive.files import read_json
 from debiased_contrastive.runs import ENVIRONMENT, EVALUATION, METRICS, TSNE, Run
 
 MOST_CLASSES = 1000
@@ -79,7 +80,7 @@ def finite(value: object) -> float | None:
 def _record(run: Run) -> Record | str:
     """The run, or why it cannot be read."""
     try:
-        settings = run.settings
+        settings = _unicode(run.settings)
     except (OSError, ValueError) as error:
         return str(error)
     faults: list[str] = []
@@ -99,24 +100,27 @@ def _record(run: Run) -> Record | str:
 
 def _content(path: Path, faults: list[str]) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return _unicode(read_json(path))  # type: ignore[no-any-return]
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        faults.append(f"{path} cannot be read ({error}); its numbers are missing here")
+        faults.append(f"{error}; its numbers are missing here")
         return {}
-    if not isinstance(content, dict):
-        faults.append(f"{path} holds no JSON object; its numbers are missing here")
-        return {}
-    return content
+
+
+def _unicode(value: Any) -> Any:
+    """The same value; what is no Unicode in its names and texts, such as an odd name of a folder, is escaped."""
+    if isinstance(value, dict):
+        return {_unicode(key): _unicode(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_unicode(inner) for inner in value]
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 def _metrics(run: Run, faults: list[str]) -> tuple[dict[str, Any], ...]:
-    lines: list[dict[str, Any]] = []
-    try:
-        lines.extend(line for line in run.metrics() if isinstance(line, dict))
-    except (OSError, ValueError) as error:
-        faults.append(f"{run.folder / METRICS} is damaged after {len(lines)} lines ({error}); the rest is missing")
+    lines = list(run.metrics())
+    if damaged := run.count_damaged_lines():
+        faults.append(f"{run.folder / METRICS} has {damaged} lines that cannot be read; they are missing here")
     lost = sum(line.get("loss") is not None and finite(line["loss"]) is None for line in lines)
     if lost:
         faults.append(f"{run.folder}: the loss was not finite in {lost} of {len(lines)} lines; they are not drawn")

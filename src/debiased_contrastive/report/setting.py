@@ -3,42 +3,22 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NAMES = ("seed",)
-"""What never tells two rows apart: the seeds of a row differ."""
+from debiased_contrastive.runs import IMMATERIAL
+from debiased_contrastive.runs import flat_settings as every_setting
 
 
-_IMMATERIAL = {
-    "data.root",
-    "data.test_root",
-    "text.cache",
-    "training.accelerator",
-    "training.log_every",
-    "training.checkpoint_every",
-    "training.knn_every",
-    "training.evaluate_every",
-}
-
-
-def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings with dotted keys, the seed left out.
+def flat_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with dotted keys; the seed is left out, since it never tells two rows apart.
 
     >>> flat_settings({"seed": 0, "objective": {"kind": "biased", "tau_plus": 0.0}})
     {'objective.kind': 'biased', 'objective.tau_plus': 0.0}
     """
-    result: dict[str, Any] = {}
-    for key, value in settings.items():
-        if not prefix and key in NAMES:
-            continue
-        if isinstance(value, Mapping) and value:
-            result |= flat_settings(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
+    return {key: value for key, value in every_setting(settings).items() if key.partition(".")[0] != "seed"}
 
 
 def comparable_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The flat settings without those that move no result: places, device, what is logged and when."""
-    return {key: value for key, value in flat_settings(settings).items() if key not in _IMMATERIAL}
+    """The flat settings without those that move no result."""
+    return {key: value for key, value in flat_settings(settings).items() if key not in IMMATERIAL}
 
 
 def shared_settings(all_settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -33,31 +33,37 @@ def save_whole(path: Path, state: dict[str, Any]) -> None:
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, oldest first."""
+    """The checkpoint files in a folder, oldest first; pipes, folders and links to nowhere are none."""
     found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+    return [path for _, path in sorted(found) if path.is_file()]
 
 
 def latest_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
     """The newest state that is whole, None if there is none; and the newer files that were refused."""
     refused: list[Path] = []
     for path in reversed(checkpoints(folder)):
-        if _content(path) is not None:
-            return load_whole(path), refused
+        try:
+            state = load_whole(path)
+        except ValueError:
+            refused.append(path)
+            continue
+        if isinstance(state.get("step"), int) and isinstance(state.get("module"), dict):
+            return state, refused
         refused.append(path)
     return None, refused
 
 
 def load_whole(path: Path) -> dict[str, Any]:
     """The state that `save_whole` wrote, loaded without running anything that it names."""
-    content = _content(path)
-    if content is None:
-        raise ValueError(f"{path} is damaged: its content does not match its digest; the one before it can be used")
-    state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
-    return state
-
-
-def _content(path: Path) -> bytes | None:
-    """What stands behind the digest, None if it is not what was written."""
     file = path.read_bytes()
-    return file[32:] if hashlib.sha256(file[32:]).digest() == file[:32] else None
+    content = memoryview(file)[32:]
+    if hashlib.sha256(content).digest() != file[:32]:
+        raise ValueError(f"{path} is damaged: its content does not match its digest; the one before it can be used")
+    try:
+        state = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+    # Whoever writes the digest can write anything behind it, and the reader raises whatever it meets.
+    except Exception as error:
+        raise ValueError(f"{path} holds no state ({type(error).__name__}); the one before it can be used") from None
+    if not isinstance(state, dict):
+        raise ValueError(f"{path} must hold a state; it holds a {type(state).__name__}")
+    return state

@@ -2,6 +2,8 @@
 
 import contextlib
 import ctypes
+import math
+import os
 
 
 def keep_freed_memory() -> None:
@@ -14,3 +16,11 @@ def keep_freed_memory() -> None:
         libc = ctypes.CDLL(None)
         for option in (-1, -3):  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
             libc.mallopt(option, largest)
+
+
+def physical_memory() -> float:
+    """Bytes of memory that this machine has; without end where it does not say."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
