@@ -1,0 +1,28 @@
+"""No step of any method moves: bit for bit on the machine that wrote the file, nearly so on others."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.golden.cases import MODULES, RUNS, machine, module_losses, run_losses
+
+GOLDEN = json.loads((Path(__file__).parent / "losses.json").read_text())
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_ten_steps_of_a_loss(name: str) -> None:
+    assert module_losses(name) == pytest.approx(GOLDEN["modules"][name], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_ten_steps_of_a_run(name: str, tmp_path: Path) -> None:
+    found, golden = run_losses(name, tmp_path), GOLDEN["runs"][name]
+    assert found.keys() == golden.keys()
+    assert max(map(len, golden.values())) == 10
+    for key, values in golden.items():
+        if machine() == GOLDEN["machine"]:
+            assert found[key] == values, key
+        else:
+            # Sums in another order.
+            assert found[key] == pytest.approx(values, rel=1e-3, abs=1e-5), key
