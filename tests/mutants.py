@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/debiased_contrastive")
+PATIENCE = 900
+"""Seconds for the suite of one mutant."""
 
 # Quick files first: most mutants fall within seconds.
 CORE = ["tests/objectives", "tests/modules", "tests/negatives", "tests/kernels/test_tiled.py", "tests/kernels"]
@@ -51,6 +53,13 @@ class Mutant:
     old: str
     new: str
     what: str
+    suite: tuple[str, ...] = ()
+    """Tests that must notice, where they are not those of the room."""
+
+
+def fault(path: str, old: str, new: str, what: str, *tests: str) -> Mutant:
+    """An edit that only somebody would notice who breaks things."""
+    return Mutant(path, old, new, what, tuple(f"tests/faults/test_{name}" for name in tests))
 
 
 MUTANTS = [
@@ -219,6 +228,20 @@ MUTANTS = [
     Mutant("training/order.py", 'generator_of(seed, "batch", step)', 'generator_of(seed, "batch")', "every batch drawn the same"),
     Mutant("methods/agent.py", "loss = actor_loss(self.critics(features, action)", "loss = actor_loss(self.slow_critics(features, action)", "the policy asks the slow critics"),
     Mutant("experiments/control_steps.py", '(1 - group["betas"][0] ** count)', 'group["betas"][0]', "Adam's mean as if it began long ago"),
+    fault("files.py", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB", "a lock that anybody shares", "writers.py"),
+    fault("files.py", "if not _is_deep(content, _DEEPEST):", "if True:", "nested as deeply as anybody likes", "damaged_files.py"),
+    fault("runs.py", "if key not in IMMATERIAL | _FILES and", 'if key != "seed" and key not in IMMATERIAL | _FILES and', "a checkpoint of another seed", "checkpoints.py"),
+    fault("runs.py", "return (line for line in self._lines() if line is not None)", "return iter(list(self._lines()))", "a damaged line is taken for one", "damaged_files.py::test_a_damaged_line_of_a_log_costs_that_line"),
+    fault("experiments/course.py", '(state["samples"], state["digest"]) != (self.samples, self.digest)', 'state["samples"] != self.samples', "other data, if they are as many", "data.py"),
+    fault("experiments/course.py", "check_finite(course.method.state_dict(), ", "check_finite({}, ", "a sound checkpoint pushed out by one of NaN", "divergence.py"),
+    fault("experiments/settings.py", "        return kind is bool", "        return True", "True is a seed", "damaged_files.py::test_seeds_are_whole_numbers"),
+    fault("data/folder.py", "made.update(file.read(_READ))", "made.update(file.read(0))", "pictures replaced under their names", "data.py"),
+    fault("data/corpus.py", 'or description["digests"] != digests', "", "a changed token cache is trained on", "text_files.py"),
+    fault("data/decoding.py", "Image.open(path, formats=_FORMATS)", "Image.open(path)", "Ghostscript is started", "image_files.py"),
+    fault("encoders/export.py", "if file_digest(folder / name) != digest:", "if not (folder / name).exists():", "exchanged words of a vocabulary", "text_files.py"),
+    fault("training/checkpoint.py", "for _, path in sorted(found) if path.is_file()]", "for _, path in sorted(found)]", "a folder is read as a checkpoint", "checkpoints.py::test_what_is_no_checkpoint_is_passed_over[folder]"),
+    fault("report/record.py", "settings = _unicode(run.settings)", "settings = run.settings", "a page that cannot be written", "damaged_files.py::test_wrong_types_anywhere_leave_a_page"),
+    fault("terminal.py", "codecs.register_error(_DEGRADED, _degraded)", 'codecs.register_error(_DEGRADED, codecs.lookup_error("strict"))', "an ASCII terminal ends the work", "terminals.py"),
 ]  # fmt: skip
 
 
@@ -231,17 +254,31 @@ def is_red(mutant: Mutant | None) -> bool:
             file = copy / PACKAGE / mutant.path
             file.write_text(file.read_text().replace(mutant.old, mutant.new))
         everything = [*CORE, *(file for suite in SUITES.values() for file in suite)]
-        suite = everything if mutant is None else SUITES.get(Path(mutant.path).parts[0], CORE)
+        suite = everything if mutant is None else mutant.suite or SUITES.get(Path(mutant.path).parts[0], CORE)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *suite]
         environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "DEBIASED_MUTANT": str(copy)}
-        run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        try:
+            run = subprocess.run(
+                command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
+            )
+        except subprocess.TimeoutExpired:
+            # A mutant that never ends is noticed by whoever waits; the unchanged package would be too slow.
+            return True
     if run.returncode not in (0, 1):
         raise RuntimeError(f"the suite did not run:\n{run.stdout}\n{run.stderr}")
     return run.returncode == 1
 
 
+def _commit() -> str:
+    """Of the code that is tested; what is not committed is told."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--dirty"]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
 def main() -> int:
     chosen = [int(number) for number in sys.argv[1:]] or list(range(len(MUTANTS)))
+    print(f"commit {_commit()}", flush=True)
     if len(sys.argv) == 1 and is_red(None):
         print("the unchanged package fails its own suite")
         return 2
