@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check install --quiet -c constraints.txt
 
-# Flags for `make bench` and `make demo`, numbers for `make mutants`; empty means all.
+# Flags for `make bench`, `make demo` and the pytest of `make faults`, numbers for `make mutants`; empty means all.
 BENCH ?=
 DEMO ?=
 MUTANTS ?=
+FAULTS ?=
 
 .PHONY: demo test faults check mutants bench package clean
 
@@ -18,7 +19,7 @@ test: .venv/test .venv/control
 
 # Every fault that docs/faults.md promises to survive, the slow ones too.
 faults: .venv/test
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/faults
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(FAULTS)
 
 check: .venv/test .venv/check
 	$(BIN)/ruff format --check
