@@ -239,7 +239,7 @@ MUTANTS = [
     fault("data/corpus.py", 'or description["digests"] != digests', "", "a changed token cache is trained on", "text_files.py"),
     fault("data/decoding.py", "Image.open(path, formats=_FORMATS)", "Image.open(path)", "Ghostscript is started", "image_files.py"),
     fault("encoders/export.py", "if file_digest(folder / name) != digest:", "if not (folder / name).exists():", "exchanged words of a vocabulary", "text_files.py"),
-    fault("training/checkpoint.py", "for _, path in sorted(found) if path.is_file()]", "for _, path in sorted(found)]", "a folder is read as a checkpoint", "checkpoints.py::test_what_is_no_checkpoint_is_passed_over[folder]"),
+    fault("training/checkpoint.py", "        check_is_file(path)\n        state", "        state", "a folder is read as a checkpoint", "checkpoints.py::test_what_is_no_checkpoint_is_passed_over_with_a_line[folder]"),
     fault("report/record.py", "settings = _unicode(run.settings)", "settings = run.settings", "a page that cannot be written", "damaged_files.py::test_wrong_types_anywhere_leave_a_page"),
     fault("terminal.py", "codecs.register_error(_DEGRADED, _degraded)", 'codecs.register_error(_DEGRADED, codecs.lookup_error("strict"))', "an ASCII terminal ends the work", "terminals.py"),
 ]  # fmt: skip

@@ -78,7 +78,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         ("audit z.npy --temperature 0", "temperature must be finite and at least 0.001; got 0.0"),
         ("audit z.npy --batch-size 1", "batch_size must be a whole number of at least 2"),
         ("audit z.npy --out .", ". must be a file to write to; it is a folder: name a file in it"),
-        ("audit z.npy --seed -1", "seed must be a whole number of at least 0; got -1"),
+        ("audit z.npy --seed -1", "seed must be a whole number of at least 0 and below 2^32; got -1"),
         ("train folder --data.root nowhere", "nowhere is not a folder"),
         ("demo --seeds 0", "seeds must be at least 1; got 0"),
         ("train cmc-small --views.space rgb", "a bank is for a pair of encoders, of luminance and colour"),

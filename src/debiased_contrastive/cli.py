@@ -38,18 +38,28 @@ from debiased_contrastive.flags import (
     Watch,
 )
 from debiased_contrastive.runs import existing_run
-from debiased_contrastive.terminal import explain_lost_process, explain_memory, prepare_streams, say
+from debiased_contrastive.terminal import (
+    explain_lost_process,
+    explain_memory,
+    finish_output,
+    forget_output,
+    is_output_closed,
+    prepare_streams,
+    say,
+    show,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; bad input ends with one line and exit code 2, an interrupt with 130."""
     prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if words in (["--version"], ["-V"]):
-        print(__version__)
-        return
     extra = "vision"
     try:
+        if words in (["--version"], ["-V"]):
+            show(__version__)
+            finish_output()
+            return
         command = _parsed(words)
         # Torch and its friends are loaded only when the flags are right.
         match command:
@@ -63,26 +73,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 {"text": _text, "control": _control, "images": _images}[domain](command)
             case _:
                 _images(command)
+        finish_output()
         _leave_group()
     except ModuleNotFoundError as error:
         if (error.name or "").startswith(__package__):
             raise
         _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
-    except BrokenPipeError:
-        # Whoever reads the output has seen enough; what else the interpreter would write goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except (ValueError, OSError) as error:
-        where = getattr(error, "filename", None)
-        _fail(str(error) if where is None else f"{where}: {getattr(error, 'strerror', error)}")
-    except (MemoryError, RuntimeError) as error:
-        reason = explain_memory(error) or explain_lost_process(error)
+    except ValueError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail_to_write(error)
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        reason = explain_memory(error) or (explain_lost_process(error) if _is_one_of_several() else None)
         if reason is None:
             raise
         _fail(reason)
     except KeyboardInterrupt:
         print("debiased: interrupted", file=sys.stderr)
         sys.exit(130)
+
+
+def _fail_to_write(error: OSError) -> NoReturn:
+    """End with what could not be read or written; without a word where nobody reads the output any more."""
+    if isinstance(error, BrokenPipeError) and is_output_closed():
+        forget_output()
+        sys.exit(1)
+    if error.filename is not None:
+        _fail(f"{error.filename}: {error.strerror}")
+    # A message of our own, or one of the system, which knows no name.
+    is_own = error.errno is None
+    _fail(str(error) if is_own else f"a file could not be read or written ({error.strerror}); whole ones are safe")
 
 
 def _leave_group() -> None:
@@ -236,9 +256,10 @@ def _images(command: Any) -> None:
 def _parsed(words: list[str]) -> Any:
     """The command that the words name; tyro's boxed message becomes one line."""
     for before, word in pairwise(["", *words]):
-        # As a path it would be the folder where you are.
-        if (not word and before != "--title") or (word.endswith("=") and word != "--title="):
-            _fail(f"{word or before or 'the command'} must be followed by a value; got nothing")
+        # As a path, nothing is the folder where you are.
+        flag = word[:-1] if re.fullmatch(r"--[\w.-]+=", word) else before if not word else ""
+        if (flag or not word) and flag != "--title":
+            _fail(f"{flag if flag.startswith('-') else 'an argument'} must have a value; got nothing")
     for place, choices in ((0, COMMANDS), (1, tuple(ALL_PRESETS) if words[:1] == ["train"] else ())):
         if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
             _fail(f"{words[place]!r} must be one of {', '.join(choices)}")

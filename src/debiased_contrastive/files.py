@@ -16,8 +16,8 @@ except ImportError:  # not on Windows
 
 _DEEPEST = 32
 """Levels of a JSON file; those of this package have five."""
-_LONGEST_INTEGER = 18
-"""Digits of an integer that is read exactly; a longer one is damage, and as a float it cannot overflow."""
+_LONGEST_INTEGER = 4000
+"""Digits of an integer that is read exactly, as far as Python does so; a longer one is damage."""
 
 
 def write_atomically(path: Path, *content: str | bytes | memoryview) -> None:
@@ -47,14 +47,28 @@ def check_can_be_written(path: Path) -> None:
     """Raise unless a file can be written, in a folder that may not be there yet: before long work, not after it."""
     if path.is_dir():
         raise ValueError(f"{path} must be a file to write to; it is a folder: name a file in it")
-    folder = next((parent for parent in path.parents if parent.exists()), path.parent)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} must be a file to write to; it is a pipe or device: choose another place")
+    # Links to nowhere too, though nothing exists there: no folder can be made in their place.
+    folder = next((parent for parent in path.parents if os.path.lexists(parent)), path.parent)
     probe = folder / f".{path.name}.{os.getpid()}.tmp"
     try:
-        # By trying: permissions alone know nothing of read-only file systems.
-        probe.touch()
+        # By trying: permissions alone know nothing of file systems that are full or read-only.
+        probe.write_bytes(bytes(4096))
         probe.unlink()
     except OSError as error:
+        with contextlib.suppress(OSError):
+            probe.unlink(missing_ok=True)
         raise ValueError(f"{path} must be writable ({error.strerror}): choose another place") from None
+
+
+def printable(text: str) -> str:
+    """A text without anything that would move a cursor or change a colour.
+
+    >>> printable("red: " + chr(27) + "[31m") == "red: " + chr(92) + "x1b[31m"
+    True
+    """
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 def file_digest(path: Path, seen: Callable[[int], None] = lambda _read: None) -> str:
@@ -131,15 +145,27 @@ def lock(path: Path) -> Iterator[bool]:
 
     The system lets go of it when the process ends, however it ends.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    handle = _open_lock(path)
     try:
         is_held = _try_lock(handle)
-        if is_held:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+        # To say who holds it is a courtesy, for which a full disk may have no room.
+        with contextlib.suppress(OSError):
+            if is_held:
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
         yield is_held
     finally:
         os.close(handle)
+
+
+def _open_lock(path: Path) -> int:
+    # Through a link, a stranger's folder could empty any file; a pipe would be waited for.
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ValueError(f"{path} must be a file of its folder; it is a link, folder or pipe: remove it")
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        raise not_written(path, error, "nothing was changed") from None
 
 
 def _try_lock(handle: int) -> bool:

@@ -24,7 +24,8 @@ IMMATERIAL = {"data.root", "data.test_root", "text.cache", "training.accelerator
 }
 """Settings that move no result: places, device, what is logged and when."""
 _FILES = {"text.path", "towers.words"}
-"""Settings that name a file, which may have moved; what it holds is compared by itself."""
+"""Settings that name a file, which may have moved; a text is compared by its content, vectors of words are in the
+weights from the first step on."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import codecs
 import io
 import os
 import re
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from debiased_contrastive.files import printable
 
 console = Console(stderr=True)
 
@@ -53,15 +56,6 @@ def _degraded(error: UnicodeError) -> tuple[str, int]:
 
 _DEGRADED = "debiased-degraded"
 codecs.register_error(_DEGRADED, _degraded)
-
-
-def printable(text: str) -> str:
-    """A text without anything that would move a cursor or change a colour.
-
-    >>> printable("red: " + chr(27) + "[31m") == "red: " + chr(92) + "x1b[31m"
-    True
-    """
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
 @contextmanager
@@ -110,11 +104,13 @@ class Bar:
 def explain_memory(error: Exception) -> str | None:
     """What to do where memory ran out, with how much was asked for; None where the error is another."""
     text = str(error)
-    if not isinstance(error, MemoryError) and "allocate" not in text:
+    if isinstance(error, OverflowError) or "overflow" in text.lower():
+        return f"a number is too large ({text.splitlines()[0]}): use a smaller one"
+    if not isinstance(error, MemoryError) and not re.search("(?i)to allocate|not enough memory", text):
         return None
     asked = re.search(r"allocate ([\d.,]+) ?(bytes|[KMGTPE]iB)", text)
     # PyTorch counts bytes, NumPy has a unit.
-    size = asked and (f"{int(asked[1]) / 2**30:,.1f} GiB" if asked[2] == "bytes" else f"{asked[1]} {asked[2]}")
+    size = asked and (f"{float(asked[1]) / 2**30:,.1f} GiB" if asked[2] == "bytes" else f"{asked[1]} {asked[2]}")
     return (
         f"memory is too small: {size or 'more'} was asked for at once; use a smaller batch, fewer positives, "
         "smaller images or networks"
@@ -135,6 +131,48 @@ def explain_lost_process(error: Exception) -> str | None:
     return "another process of this training ended: start all of them again with `debiased resume`"
 
 
+def is_output_closed() -> bool:
+    """Whether nobody reads the standard output any more."""
+    try:
+        looked = select.poll()
+        looked.register(sys.stdout.fileno(), 0)
+        return bool(looked.poll(0))
+    except (AttributeError, OSError, ValueError):  # no such question on this system, or no real output
+        return True
+
+
+def show(text: str) -> None:
+    """Lines of output that others may read."""
+    with _output():
+        for line in text.split("\n"):
+            print(printable(line))
+
+
+def finish_output() -> None:
+    """See that what was printed has arrived, which nobody else would notice."""
+    with _output():
+        sys.stdout.flush()
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    """Name the standard output where it takes nothing more; who closed a pipe has seen enough."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        forget_output()
+        raise OSError(
+            f"standard output could not be written ({error.strerror}); files that were written are whole"
+        ) from None
+
+
+def forget_output() -> None:
+    """Let what else the interpreter would write go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def say(text: str) -> None:
     """One line to the terminal, not to the output that others read."""
     print(printable(text), file=sys.stderr, flush=True)
@@ -143,16 +181,19 @@ def say(text: str) -> None:
 def table(title: str, header: list[str], rows: list[list[str]]) -> None:
     """A table on the standard output, plain where that is a file."""
     # Here and not when printed, since the width of columns depends on it.
-    shown = partial(_encodable, encoding=sys.stdout.encoding or "ascii")
+    shown = partial(_shown, encoding=sys.stdout.encoding or "ascii")
     made = Table(*map(shown, header), title=shown(title), title_justify="left")
     for row in rows:
         # A name with brackets is a name.
         made.add_row(*(escape(shown(cell)) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 160).print(made)
+    with _output():
+        Console(width=None if sys.stdout.isatty() else 160).print(made)
 
 
-def _encodable(text: str, encoding: str) -> str:
-    return text.encode(encoding, _DEGRADED).decode(encoding)
+def _shown(text: str, encoding: str) -> str:
+    # A space that does not break is one of the letters that count as not printable.
+    plain = printable(text.replace("\N{NO-BREAK SPACE}", " "))
+    return plain.encode(encoding, _DEGRADED).decode(encoding)
 
 
 class Stop:

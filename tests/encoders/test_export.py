@@ -111,8 +111,8 @@ def empty(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("encoder.safetensors", Path.unlink, r"encoder.safetensors is missing: expected an encoder"),
-        ("encoder.json", Path.unlink, r"encoder.json is missing: expected an encoder"),
+        ("encoder.safetensors", Path.unlink, r"encoder.safetensors is missing: restore it"),
+        ("encoder.json", Path.unlink, r"encoder.json is missing: restore it"),
         ("encoder.safetensors", truncate, r"encoder.safetensors must be the file .*it is truncated"),
         ("encoder.safetensors", flip, r"encoder.safetensors must be the file .*damaged"),
         ("encoder.safetensors", empty, r"got 0 bytes"),

@@ -21,13 +21,15 @@ SENTENCES = [
 ]  # fmt: skip
 
 
-def write_images(folder: Path, per_class: int = 20, seed: int = 0) -> Path:
+def write_images(folder: Path, per_class: int = 20, seed: int = 0, side: int = 12) -> Path:
     """Two classes of small pictures."""
     rng = np.random.default_rng(seed)
     for name in ("cat", "dog"):
         (folder / name).mkdir(parents=True)
         for number in range(per_class):
-            Image.fromarray(rng.integers(0, 255, (12, 12, 3), np.uint8)).save(folder / name / f"{number:03}.bmp")
+            Image.fromarray(rng.integers(0, 255, (side, side, 3), np.uint8)).save(
+                folder / name / f"{number:03}.bmp"
+            )
     return folder
 
 

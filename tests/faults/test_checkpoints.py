@@ -67,14 +67,23 @@ def with_digest(state: object) -> bytes:
         lambda path: path.write_bytes(with_digest([1, 2])),
         lambda path: path.write_bytes(with_digest({"step": 999})),
         lambda path: path.write_bytes(with_digest({"step": "999", "module": {}})),
+        lambda path: path.write_bytes(with_digest({"step": -5, "module": {}})),
+        lambda path: path.write_bytes(with_digest({"step": True, "module": {}})),
+        lambda path: path.write_bytes(with_digest({"step": 999, "module": {1: 2}})),
+        lambda path: path.write_bytes(with_digest({"step": 999, "module": {}, "settings": 5})),
+        lambda path: path.write_bytes(with_digest({"step": 999, "module": {}, "settings": {}, "digest": "x"})),
     ],
-    ids=["pipe", "folder", "dangling", "loop", "empty", "not torch", "list", "no module", "step of letters"],
-)
-def test_what_is_no_checkpoint_is_passed_over(
-    make: Callable[[Path], object], whole_run: Path, unfinished: Path
+    ids=[
+        "pipe", "folder", "dangling", "loop", "empty", "not torch", "list", "no module", "step of letters",
+        "negative", "true", "module of numbers", "settings of a number", "no samples",
+    ],
+)  # fmt: skip
+def test_what_is_no_checkpoint_is_passed_over_with_a_line(
+    make: Callable[[Path], object], whole_run: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(unfinished / "checkpoint-999.pt")
     main(["resume", str(unfinished), "--quiet"])
+    assert "checkpoint-999.pt is no whole checkpoint and was passed over" in capsys.readouterr().err
     weights = [(folder / "encoder.safetensors").read_bytes() for folder in (unfinished, whole_run)]
     assert weights[0] == weights[1]
 
@@ -98,6 +107,43 @@ def test_a_checkpoint_of_an_older_version_is_taken_with_a_line(
             del state[name]
         path.write_bytes(with_digest(state))
     main(["resume", str(unfinished), "--quiet"])
-    assert "does not say which run it is of: an older version wrote it" in capsys.readouterr().out
+    assert "does not say which run it is of: an older version wrote it" in capsys.readouterr().err
     weights = [(folder / "encoder.safetensors").read_bytes() for folder in (unfinished, whole_run)]
     assert weights[0] == weights[1]
+
+
+def test_links_to_checkpoints_that_are_not_there_start_nothing_anew(
+    unfinished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in unfinished.glob("checkpoint-*.pt"):
+        path.unlink()
+        path.symlink_to(f"/nowhere/{path.name}")
+    log = (unfinished / "metrics.jsonl").read_text()
+    with pytest.raises(SystemExit, match="2"):
+        main(["resume", str(unfinished), "--quiet"])
+    assert "no checkpoint in" in capsys.readouterr().err.splitlines()[-1]
+    assert (unfinished / "metrics.jsonl").read_text() == log
+
+
+def test_a_folder_in_the_place_of_a_checkpoint_to_come_is_told_before_the_work(
+    unfinished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (unfinished / "checkpoint-9.pt").mkdir()
+    assert "checkpoint-9.pt is a folder in the place of a checkpoint" in error_of(
+        ["resume", str(unfinished)], capsys
+    )
+
+
+def test_a_checkpoint_beyond_the_end_is_told(unfinished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max(unfinished.glob("checkpoint-*.pt"))
+    state = torch.load(io.BytesIO(newest.read_bytes()[32:]), weights_only=True)
+    newest.write_bytes(with_digest({**state, "step": 10**6}))
+    line = error_of(["resume", str(unfinished), "--quiet"], capsys)
+    assert "stands at step 1000000 of 9: remove it" in line
+
+
+def test_a_seed_of_many_digits_is_read_as_it_was_written(tmp_path: Path) -> None:
+    main([*IMAGES, "--seed", str(2**62 + 1), "--out", str(tmp_path / "run")])
+    (tmp_path / "run" / "encoder.json").unlink()
+    main(["resume", str(tmp_path / "run"), "--quiet"])
+    assert Run(tmp_path / "run").settings["seed"] == 2**62 + 1

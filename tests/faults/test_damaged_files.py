@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from debiased_contrastive.cli import main
+from debiased_contrastive.files import file_digest
 from debiased_contrastive.runs import Run
 from tests.test_cli import error_of
 
@@ -131,7 +132,7 @@ def test_a_damaged_line_of_a_log_costs_that_line(
     lines.insert(5, b"\n")
     path.write_bytes(b"".join(lines))
     main(["resume", str(unfinished), "--quiet"])
-    assert "metrics.jsonl has 3 damaged lines, which were left out" in capsys.readouterr().out
+    assert "metrics.jsonl has 3 damaged lines, which were left out" in capsys.readouterr().err
     assert [line["step"] for line in Run(unfinished).metrics()] == [1, 2, 5, 6, 7, 8, 9]
     weights = [(folder / "encoder.safetensors").read_bytes() for folder in (unfinished, whole_run)]
     assert weights[0] == weights[1]
@@ -143,3 +144,25 @@ def test_settings_that_were_changed_after_training_are_told(run: Path, capsys: p
     (run / "settings.json").write_text(json.dumps(content))
     line = error_of(["evaluate", str(run), "--quiet"], capsys)
     assert "was changed after training, views.mean is [0.9] instead of [0.286" in line
+
+
+def test_garbage_in_the_weights_behind_a_right_digest_is_one_line(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "encoder.safetensors").write_bytes(b"garbage")
+    description = json.loads((run / "encoder.json").read_text())
+    description |= {"bytes": 7, "sha256": file_digest(run / "encoder.safetensors")}
+    (run / "encoder.json").write_text(json.dumps(description))
+    assert "encoder.safetensors holds no weights" in error_of(["evaluate", str(run), "--quiet"], capsys)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "null"], ids=repr)
+def test_a_damaged_vocabulary_is_named(content: str, text_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (text_run / "vocabulary.json").write_text(content)
+    line = error_of(["embed", str(text_run), "--sentences", "new.txt", "--out", "z.npy"], capsys)
+    assert "new.txt must be" in line  # what is asked for comes first
+    (text_run.parent / "new.txt").write_text("word1\n")
+    line = error_of(
+        ["embed", str(text_run), "--sentences", str(text_run.parent / "new.txt"), "--out", "z.npy"], capsys
+    )
+    assert f"{text_run}/vocabulary.json is damaged" in line

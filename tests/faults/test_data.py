@@ -28,7 +28,7 @@ def begin(flags: list[str], images: Path, run: Path) -> None:
     """A run that was stopped after its first checkpoints."""
     main([*flags, "--data.root", str(images), "--out", str(run)])
     (run / "encoder.json").unlink()
-    (run / "checkpoint-6.pt").unlink()
+    max(run.glob("checkpoint-*.pt")).unlink()
 
 
 def remove_some(images: Path) -> None:
@@ -40,6 +40,13 @@ def replace_all(images: Path) -> None:
     """Other pictures of the same names and sizes."""
     shutil.rmtree(images)
     write_images(images, seed=1)
+
+
+def replace_what_lies_far_within(images: Path) -> None:
+    """The start of every file as it was; these are large enough that only a part of each is read."""
+    for path in images.rglob("*.bmp"):
+        content = path.read_bytes()
+        path.write_bytes(content[:70_000] + bytes(reversed(content[70_000:])))
 
 
 def add_one_and_remove_one(images: Path) -> None:
@@ -60,6 +67,16 @@ def test_other_images_are_refused(
     line = error_of(["resume", str(run), "--quiet"], capsys)
     assert f"{run} must go on with the data that it began with, 40 samples with digest" in line
     assert not Run(run).is_finished
+
+
+def test_other_images_beyond_the_start_of_every_file_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images, run = write_images(tmp_path / "images", 12, side=200), tmp_path / "run"
+    begin(FOLDER, images, run)
+    replace_what_lies_far_within(images)
+    capsys.readouterr()
+    assert "must go on with the data that it began with" in error_of(["resume", str(run), "--quiet"], capsys)
 
 
 def test_moved_images_are_the_same(tmp_path: Path) -> None:

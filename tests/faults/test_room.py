@@ -81,6 +81,11 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(
         ["verify", "--out", str(tmp_path / "file")],
     ):
         assert "must be writable (Not a directory): choose another place" in error_of(words, capsys)
+    os.mkfifo(tmp_path / "pipe")
+    assert "it is a pipe or device" in error_of(["report", str(run), "--out", str(tmp_path / "pipe")], capsys)
+    (tmp_path / "dangling").symlink_to("/nowhere/at/all")
+    out = str(tmp_path / "dangling" / "page.html")
+    assert "must be writable" in error_of(["report", str(run), "--out", out], capsys)
     (run / "evaluation.json").unlink()
     (run / "evaluation.json").mkdir()
     assert "evaluation.json must be a file to write to; it is a folder" in error_of(["evaluate", str(run)], capsys)
@@ -92,7 +97,7 @@ def test_an_empty_name_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     line = error_of([*IMAGES, *words], capsys)
-    assert f"{words[0]} must be followed by a value; got nothing" in line
+    assert f"{words[0].rstrip('=')} must have a value; got nothing" in line
     assert not list(tmp_path.iterdir())
 
 
@@ -103,7 +108,7 @@ def test_an_empty_name_is_refused(
             ["--objective.num-positives", "10000000"],
             "10,000,001 views of 28 x 28 pixels takes 584 GiB; this machine has",
         ),
-        (["--encoder.hidden-dim", "1000000000000"], "memory is too small: "),
+        (["--encoder.hidden-dim", "2000000000"], "memory is too small: "),
     ],
     ids=["views", "network"],
 )
@@ -111,6 +116,34 @@ def test_settings_that_no_memory_holds_are_one_line(
     flags: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert words in error_of([*IMAGES, *flags, "--out", str(tmp_path / "run")], capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [*IMAGES, "--encoder.width", "9" * 20],
+        [*IMAGES, "--encoder.out-dim", "9" * 400],
+        [*IMAGES, "--objective.num-positives", "9" * 400],
+        [*IMAGES, "--views.size", "9" * 400],
+        [*IMAGES, "--training.batch", "9" * 20],
+        ["train", "quickthoughts-small", "--text.longest", "9" * 20],
+        ["train", "quickthoughts-small", "--towers.hidden-dim", "9" * 20],
+        ["audit", "TABLE", "--batch-size", "9" * 400],
+        ["audit", "TABLE", "--seed", "9" * 20],
+        ["bounds", "--tau-plus", "0.1", "--num-unlabeled", "9", "--num-anchors", "9" * 400],
+    ],
+    ids=lambda words: f"{words[0]} {words[-2]}",
+)
+def test_absurd_numbers_are_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("table.npy", np.random.default_rng(0).normal(size=(60, 3)))
+    with pytest.raises(SystemExit, match="2"):
+        main(["table.npy" if word == "TABLE" else word for word in words])
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].startswith("debiased: ")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_images_that_no_memory_holds_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

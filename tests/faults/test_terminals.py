@@ -65,3 +65,29 @@ def test_messages_move_no_cursor(tmp_path: Path, capsys: pytest.CaptureFixture[s
     line = error_of(["resume", str(tmp_path / "\x1b[31mred\a")], capsys)
     assert "\x1b" not in line
     assert "\\x1b[31mred\\x07 holds no run" in line
+
+
+def test_names_on_the_output_move_no_cursor(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = json.loads((run / "settings.json").read_text())
+    settings["objective"]["kind"] = "\x1b[31mred"
+    (run / "settings.json").write_text(json.dumps(settings))
+    main(["report", str(run), "--out", str(tmp_path / "\x1b[32m.html"), "--title", "tau ="])
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "\\x1b[31mred" in shown
+    assert "\\x1b[32m.html" in shown
+
+
+@pytest.mark.parametrize("words", [["--version"], ["presets"]], ids=repr)
+def test_a_full_output_is_one_line_and_a_closed_pipe_is_none(words: list[str]) -> None:
+    command = [sys.executable, "-m", "debiased_contrastive.cli", *words]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("debiased: standard output could not be written (No space left on device)")
+    assert done.stderr.count("\n") == 1, done.stderr
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""

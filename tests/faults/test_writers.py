@@ -83,5 +83,18 @@ def test_a_file_system_without_locks_is_told_and_used(
 
     monkeypatch.setattr(fcntl, "flock", refuse)
     main([*IMAGES, "--out", str(tmp_path / "run")])
-    assert "cannot be locked here: make sure that nobody else trains this run" in capsys.readouterr().out
+    assert "cannot be locked here: make sure that nobody else trains this run" in capsys.readouterr().err
     assert Run(tmp_path / "run").is_finished
+
+
+def test_a_lock_that_is_a_link_or_a_pipe_is_refused_and_nothing_is_emptied(
+    unfinished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").write_text("mine")
+    (unfinished / ".lock").unlink()
+    (unfinished / ".lock").symlink_to(tmp_path / "precious")
+    assert ".lock must be a file of its folder" in error_of(["resume", str(unfinished), "--quiet"], capsys)
+    assert (tmp_path / "precious").read_text() == "mine"
+    (unfinished / ".lock").unlink()
+    os.mkfifo(unfinished / ".lock")
+    assert ".lock must be a file of its folder" in error_of(["resume", str(unfinished), "--quiet"], capsys)

@@ -122,8 +122,8 @@ def _check_settings(
             "batch_size must be a whole number of at least 2, the others are the unlabeled samples; got "
             f"{batch_size}"
         )
-    if not isinstance(seed, int) or seed < 0:
-        raise ValueError(f"seed must be a whole number of at least 0; got {seed}")
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise ValueError(f"seed must be a whole number of at least 0 and below 2^32; got {seed}")
     if prior is not None and not 0 < prior < 1:
         raise ValueError(f"prior must lie in (0, 1); got {prior}: it is 0.1 for ten classes of one size")
     if tau_plus is not None:

@@ -14,7 +14,7 @@ from debiased_contrastive.report.audit import (
     priors_of,
     settings_of,
 )
-from debiased_contrastive.terminal import progress, table
+from debiased_contrastive.terminal import progress, show, table
 
 SETTINGS = ("pairs", "labels", "temperature", "batch_size", "prior", "tau_plus", "seed")
 """What `audit` takes beside the embeddings."""
@@ -34,7 +34,7 @@ def audited(embeddings: str, settings: dict[str, Any], out: Path | None, *, as_j
         return
     _show(found)
     if out is not None:
-        print(f"\npage in {out}")
+        show(f"\npage in {out}")
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -47,4 +47,4 @@ def _show(found: dict[str, Any]) -> None:
         header = ["class", "share", "false negatives", "bias of the loss"]
         table("Most affected classes", header, [[*row] for row in affected_of(found)])
     for line in (false_negatives(found), *found["notes"], found["advice"]):
-        print(f"\n{line}")
+        show(f"\n{line}")

@@ -18,7 +18,7 @@ from debiased_contrastive.experiments.settings import Training, as_json
 from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import EVALUATION, STRIP, Run, check_is_free, existing_run, new_run
-from debiased_contrastive.terminal import progress
+from debiased_contrastive.terminal import progress, show
 
 STRIP_SIZE = 96
 """Side of a picture in a strip."""
@@ -61,7 +61,7 @@ def watch(folder: Path, out: Path, size: int, episode: int) -> None:
     agent.to(device_of(settings.training.accelerator))
     film = filmed(agent, settings, size, episode)
     write_film(out, film)
-    print(f"{len(film.frames)} frames of {settings.task}, return {film.gained:.0f}, in {out}")
+    show(f"{len(film.frames)} frames of {settings.task}, return {film.gained:.0f}, in {out}")
 
 
 def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
@@ -76,7 +76,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
     watch(runs[0].folder, film, 2 * STRIP_SIZE, 0)
     write_report(runs, page, title="An agent learns from pixels, with debiased contrast between crops")
     compare(runs)
-    print(f"\nopen {page} and {film}")
+    show(f"\nopen {page} and {film}")
 
 
 def check_task(settings: ControlSettings) -> None:

@@ -29,7 +29,7 @@ from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
 from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import EVALUATION, SETTINGS, Run, check_is_free, existing_run, new_run
-from debiased_contrastive.terminal import progress, table
+from debiased_contrastive.terminal import progress, show, table
 
 
 def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
@@ -44,7 +44,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
     page = folder / "report.html"
     write_report(runs, page, title="What sampling bias does to Fashion-MNIST, and what debiasing repairs")
     compare(runs)
-    print(f"\nopen {page}")
+    show(f"\nopen {page}")
 
 
 def train(settings: Settings, out: Path | None, *, download: bool, tensorboard: bool, quiet: bool) -> None:
@@ -106,7 +106,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     names = [str(Path(path).relative_to(source)) for path in found.paths]
     labels = np.full(len(found), -1) if found.labels is None else found.labels.numpy()
     _save(out, features, names=np.array(names), labels=labels, class_names=np.array(found.class_names, dtype=str))
-    print(f"{len(features)} rows of {features.shape[1]} features in {out}")
+    show(f"{len(features)} rows of {features.shape[1]} features in {out}")
 
 
 def report(folders: Sequence[Path], out: Path, title: str) -> None:
@@ -115,14 +115,14 @@ def report(folders: Sequence[Path], out: Path, title: str) -> None:
     runs = _runs_in(folders)
     write_report(runs, out, title=title)
     compare(runs)
-    print(f"\nopen {out}")
+    show(f"\nopen {out}")
 
 
 def subset(source: Path, classes: Path, out: Path | None) -> None:
     """Link some classes of a folder of images."""
     out = out or Path(classes.stem)
     made = linked_subset(source, classes_in(classes), out)
-    print(", ".join(f"{count} classes in {out / part}" for part, count in made.items()))
+    show(", ".join(f"{count} classes in {out / part}" for part, count in made.items()))
 
 
 def presets() -> None:
@@ -145,7 +145,7 @@ def presets() -> None:
     for name, control in CONTROL_PRESETS.items():
         lines.append([name, control.what, f"{control.settings.training.frames:,}", "-", "depends on the task", "?"])
     table("Presets", ["name", "what", "samples", "epochs", "operations", "on a GPU"], lines)
-    print(
+    show(
         f"operations: encoder, forward and backward; on a GPU: at {SUSTAINED / 1e12:.0f} TFLOP/s sustained. "
         "debiased train NAME --help lists what can be changed."
     )

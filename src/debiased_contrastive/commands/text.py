@@ -29,7 +29,7 @@ from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import EVALUATION, Run, check_is_free, existing_run, new_run
-from debiased_contrastive.terminal import progress, say
+from debiased_contrastive.terminal import progress, say, show
 
 VARIABLE = "DEBIASED_TASK_DATA"
 """The environment variable that says where the sentence tasks are."""
@@ -59,7 +59,7 @@ def demo(folder: Path, seeds: int, *, quiet: bool) -> None:
     page = folder / "report.html"
     write_report(runs, page, title="Which novel is this sentence of? Neighbours as positives, biased and debiased")
     compare(runs)
-    print(f"\nopen {page}")
+    show(f"\nopen {page}")
 
 
 def resume(run: Run, corpus: Path | None, *, tensorboard: bool, quiet: bool) -> None:
@@ -107,7 +107,7 @@ def embed(folder: Path, source: Path, out: Path, *, quiet: bool) -> None:
     np.save(buffer, vectors)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, buffer.getvalue())
-    print(f"{len(sentences)} rows of {parts[0].shape[1]} features in {out}")
+    show(f"{len(sentences)} rows of {parts[0].shape[1]} features in {out}")
 
 
 _AT_ONCE = 4096

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.theory import figures, number, rows
-from debiased_contrastive.terminal import progress, say, table
+from debiased_contrastive.terminal import progress, say, show, table
 from debiased_contrastive.theory.promises import Promise, needed_unlabeled, promises
 from debiased_contrastive.theory.verification import CLAIMS, as_json
 
@@ -36,7 +36,7 @@ def verify(out: Path, *, quiet: bool) -> None:
         write_atomically(out / f"{name}.svg", drawing)
     header, *lines = rows(record)
     table("The paper's statements", header, lines)
-    print(f"\nnumbers and plots in {out}")
+    show(f"\nnumbers and plots in {out}")
     failing = [claim.name for claim in claims if not claim.holds]
     if failing:
         say(f"debiased: {', '.join(failing)} did not hold; see {out / RESULTS}")
@@ -67,7 +67,7 @@ def bounds(
     table(title, header, [_line(promise) for promise in found])
     needed = needed_unlabeled(tau_plus, temperature)
     positives = max(1, round(tau_plus * needed))
-    print(f"For a mean distance of 0.1 Theorem 3 asks for N = {needed:,} and M = {positives:,}.")
+    show(f"For a mean distance of 0.1 Theorem 3 asks for N = {needed:,} and M = {positives:,}.")
 
 
 def _line(promise: Promise) -> list[str]:

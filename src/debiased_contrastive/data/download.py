@@ -15,6 +15,7 @@ from queue import Empty, Queue
 from typing import NamedTuple
 
 from debiased_contrastive.data.archive import extract as extract
+from debiased_contrastive.files import printable
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are there and the bytes in all, 0 where the server does not say."""
@@ -255,7 +256,7 @@ def _arriving(request: urllib.request.Request) -> Iterator[_Head | bytes | Excep
 def _printable(words: object) -> str:
     """What a server says, on one line, short, and harmless to a terminal."""
     line = " ".join(str(words).split())
-    shown = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in line[: _WORDS + 1])
+    shown = printable(line[: _WORDS + 1])
     return shown if len(shown) <= _WORDS else f"{shown[:_WORDS]}..."
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from debiased_contrastive.encoders.state import check_finite, state_difference
-from debiased_contrastive.files import file_digest, read_json, write_atomically
+from debiased_contrastive.files import check_is_file, file_digest, read_json, write_atomically
 
 _WEIGHTS = "encoder.safetensors"
 _DESCRIPTION = "encoder.json"
@@ -48,7 +49,8 @@ def load_encoder_weights(folder: Path, encoder: nn.Module) -> dict[str, Any]:
     """
     folder = Path(folder)
     description = _description(folder / _DESCRIPTION)
-    weights = _content(folder / _WEIGHTS)
+    check_is_file(folder / _WEIGHTS)
+    weights = (folder / _WEIGHTS).read_bytes()
     digest = hashlib.sha256(weights).hexdigest()
     if digest != description["sha256"]:
         raise ValueError(
@@ -57,7 +59,7 @@ def load_encoder_weights(folder: Path, encoder: nn.Module) -> dict[str, Any]:
             "damaged or of another export, save the encoder again"
         )
     _check_beside(folder, description)
-    tensors = load(weights)
+    tensors = _load(weights, folder / _WEIGHTS)
     difference = state_difference(encoder.state_dict(), tensors)
     if difference:
         raise ValueError(
@@ -68,6 +70,13 @@ def load_encoder_weights(folder: Path, encoder: nn.Module) -> dict[str, Any]:
     encoder.load_state_dict(tensors)
     settings: dict[str, Any] = description["settings"]
     return settings
+
+
+def _load(weights: bytes, path: Path) -> dict[str, Tensor]:
+    try:
+        return load(weights)
+    except SafetensorError as error:
+        raise ValueError(f"{path} holds no weights ({error}): restore it from a copy") from None
 
 
 def _check_beside(folder: Path, description: Mapping[str, Any]) -> None:
@@ -92,15 +101,8 @@ def _tensors(encoder: nn.Module) -> dict[str, Tensor]:
     return tensors
 
 
-def _content(path: Path) -> bytes:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: expected an encoder that save_encoder wrote; save it again")
-    return path.read_bytes()
-
-
 def _description(path: Path) -> dict[str, Any]:
     """The content of `encoder.json`, checked so far as the loader reads it."""
-    _content(path)
     description = read_json(path)
     kinds = {"settings": dict, "bytes": int, "sha256": str}
     is_whole = all(isinstance(description.get(name), kind) for name, kind in kinds.items())

@@ -1,7 +1,8 @@
 """A method trained to the end of its run, however often that is interrupted; whatever it is trained on."""
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from debiased_contrastive.encoders.state import check_finite, state_difference
 from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import Training
 from debiased_contrastive.runs import ENCODER, METRICS, SETTINGS, Run, existing_run, settings_difference
-from debiased_contrastive.training.checkpoint import latest_checkpoint, save_checkpoint
+from debiased_contrastive.training.checkpoint import check_is_free, latest_checkpoint, save_checkpoint
 from debiased_contrastive.training.loop import restore_, state_of, steps
 from debiased_contrastive.training.schedule import learning_rate
 
@@ -175,7 +176,7 @@ def _sole_writer(run: Run, fabric: Fabric) -> Iterator[None]:
         problem = ""
         if fabric.is_global_zero:
             try:
-                stack.enter_context(run.hold(fabric.print))
+                stack.enter_context(run.hold(_tell(fabric)))
             except ValueError as error:
                 problem = str(error)
         if problem := fabric.broadcast(problem):
@@ -210,7 +211,8 @@ def optimiser_of(training: Training, method: nn.Module) -> torch.optim.Optimizer
 
 def _restored(course: Course, run: Run, fabric: Fabric, optimiser: torch.optim.Optimizer) -> int:
     """The step that the newest whole checkpoint stands at, after putting it back; 0 without any."""
-    state, refused = newest_state(run, course.method, course.identity, fabric.print)
+    total = course.epoch * course.training.epochs
+    state, refused = newest_state(run, course.method, course.identity, total, _tell(fabric))
     start = 0 if state is None else int(state["step"])
     if fabric.broadcast(start) != start:
         raise ValueError(
@@ -221,19 +223,31 @@ def _restored(course: Course, run: Run, fabric: Fabric, optimiser: torch.optim.O
             restore_(state, fabric, course.method, optimiser)
     if fabric.is_global_zero:
         run.forget_after(start)
-        for path in refused:
-            path.unlink()
+        remove_refused(refused)
     fabric.barrier()
     return start
 
 
+def _tell(fabric: Fabric) -> Callable[[str], None]:
+    """One line to the terminal, from one process."""
+    return partial(fabric.print, file=sys.stderr)
+
+
+def remove_refused(paths: Sequence[Path]) -> None:
+    """Remove damaged checkpoints, which would otherwise be the newest; what is no file stays where it is."""
+    for path in paths:
+        if path.is_file():
+            path.unlink()
+
+
 def newest_state(
-    run: Run, module: nn.Module, identity: Identity, tell: Callable[[str], None]
+    run: Run, module: nn.Module, identity: Identity, steps: int, tell: Callable[[str], None]
 ) -> tuple[dict[str, Any] | None, list[Path]]:
-    """The newest whole checkpoint, which must be of this run, None without any; and damaged newer files."""
+    """The newest whole checkpoint, which must be of this run, None without any; and what was passed over."""
+    check_is_free(run.folder, steps)
     state, refused = latest_checkpoint(run.folder)
     for path in refused:
-        tell(f"{path} is damaged and was passed over")
+        tell(f"{path} is no whole checkpoint and was passed over")
     if damaged := run.count_damaged_lines():
         tell(f"{run.folder / METRICS} has {damaged} damaged lines, which were left out")
     if state is None and refused:
@@ -241,6 +255,8 @@ def newest_state(
     if state is None:
         return None, refused
     identity.check(state, run.folder, tell)
+    if state["step"] > steps:
+        raise ValueError(f"the checkpoint in {run.folder} stands at step {state['step']} of {steps}: remove it")
     if difference := state_difference(module.state_dict(), state["module"]):
         raise ValueError(f"the checkpoint in {run.folder} is of other settings; {difference}: start a new run")
     return state, refused

@@ -1,5 +1,6 @@
 """CURL with any of the objectives (Section 5.3): a run directory in, a trained agent out, and what it gains."""
 
+import sys
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -14,7 +15,14 @@ from debiased_contrastive.data.control import PixelTask
 from debiased_contrastive.encoders.export import save_encoder
 from debiased_contrastive.encoders.state import check_finite
 from debiased_contrastive.experiments.control_settings import Camera, ControlSettings
-from debiased_contrastive.experiments.course import Identity, load_trained, newest_state, putting_back, trained_run
+from debiased_contrastive.experiments.course import (
+    Identity,
+    load_trained,
+    newest_state,
+    putting_back,
+    remove_refused,
+    trained_run,
+)
 from debiased_contrastive.experiments.log import Board
 from debiased_contrastive.experiments.replay_files import remove_replay
 from debiased_contrastive.experiments.rollout import Rollout, agent_of, centre, seen, task_of
@@ -53,7 +61,7 @@ def trained_agent(
     if run.is_finished:
         remove_replay(run.folder)
         return
-    with run.hold(print):
+    with run.hold(_tell):
         yield from _trained_agent(Rollout(settings, device), run, tensorboard=tensorboard)
 
 
@@ -93,7 +101,7 @@ def _identity(rollout: Rollout) -> Identity:
 
 
 def _restore(run: Run, rollout: Rollout) -> None:
-    state, refused = newest_state(run, rollout.agent, _identity(rollout), print)
+    state, refused = newest_state(run, rollout.agent, _identity(rollout), rollout.steps, _tell)
     if state is None:
         # Of a crash before the first checkpoint.
         remove_replay(run.folder)
@@ -101,8 +109,11 @@ def _restore(run: Run, rollout: Rollout) -> None:
         with putting_back(run):
             rollout.restore(run.folder, state)
     run.forget_after(rollout.step)
-    for path in refused:
-        path.unlink()
+    remove_refused(refused)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 class Journal:

@@ -175,10 +175,17 @@ def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
     """What turns sentences into vectors with the towers of a finished run."""
     run = trained_run(folder)
     settings = text_settings_from(run.settings)
-    tokenizer = tokenizer_from(read_text(folder / VOCABULARY))
+    tokenizer = _tokenizer(folder / VOCABULARY)
     method = method_for(settings, tokenizer.get_vocab_size())
     load_trained(run, method)
     return encoder_with(method.to(device), tokenizer, settings.text.longest)
+
+
+def _tokenizer(path: Path) -> Any:
+    try:
+        return tokenizer_from(read_text(path))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): restore it from a copy") from None
 
 
 def encoder_with(method: QuickThoughts, tokenizer: Any, longest: int) -> SentenceEncoder:

@@ -12,6 +12,8 @@ from debiased_contrastive.training.order import Order
 from debiased_contrastive.training.schedule import Schedule
 from debiased_contrastive.views.simclr import SimCLRViews
 
+MOST = 2**31
+"""Of any number that counts something: no machine holds more of it."""
 Precision: TypeAlias = Literal["32-true", "bf16-mixed", "16-mixed"]
 
 
@@ -113,6 +115,7 @@ class Objective:
             raise ValueError(f"temperature must be positive; got {self.temperature}: 0.5 is the paper's")
         if self.num_positives < 1:
             raise ValueError(f"num_positives must be at least 1; got {self.num_positives}: the other view is one")
+        check_at_least(1, num_positives=self.num_positives)
         if not 0 <= self.known_labels <= 1:
             raise ValueError(f"known_labels must lie in [0, 1]; got {self.known_labels}: it is a share")
         if self.auto and (self.kind != "debiased" or not self.tau_plus):
@@ -205,6 +208,8 @@ def check_at_least(least: int, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
+        if value > MOST:
+            raise ValueError(f"{name} must be at most {MOST:,}; got {value}")
 
 
 def whole_path(path: Path | None) -> Path | None:

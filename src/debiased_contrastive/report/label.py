@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from debiased_contrastive.report.setting import differing_keys, flat_settings, plain
+from debiased_contrastive.report.record import finite
+from debiased_contrastive.report.setting import differing_keys, plain, row_settings
 
 FIRST = (
     "data.name", "task", "objective.temperature", "objective.beta", "objective.negatives", "objective.on_floor",
@@ -64,15 +65,15 @@ def _objective(settings: Mapping[str, Any]) -> str:
         parts = [f"{kind}, auto, prior {plain(objective.get('tau_plus'))}"]
     if objective.get("num_positives", 1) != 1:
         parts.append(f"M = {plain(objective['num_positives'])}")
-    known = objective.get("known_labels")
-    if isinstance(known, int | float) and known:
+    known = finite(objective.get("known_labels"))
+    if known:
         parts.append(f"{100 * known:g} % of labels known")
     return ", ".join(parts)
 
 
 def _told_apart(name: str, all_settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The name, longer by as few settings as make every row's different."""
-    flat = [flat_settings(settings) for settings in all_settings]
+    flat = [row_settings(settings) for settings in all_settings]
     names = [name] * len(flat)
     for key in sorted(differing_keys(all_settings), key=_rank):
         longer = [old + _word(key, settings) for old, settings in zip(names, flat, strict=True)]

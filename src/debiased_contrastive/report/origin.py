@@ -9,7 +9,7 @@ from typing import Any
 from debiased_contrastive.report.markup import details, listed, section, table, text, words
 from debiased_contrastive.report.number import DASH, counted
 from debiased_contrastive.report.record import Record
-from debiased_contrastive.report.setting import differing_keys, flat_settings, plain, shared_settings
+from debiased_contrastive.report.setting import differing_keys, plain, row_settings, shared_settings
 from debiased_contrastive.report.table import Row
 
 
@@ -51,7 +51,7 @@ def _differing(rows: Sequence[Row]) -> str:
     keys = differing_keys([row.group.settings for row in rows])
     if not keys:
         return ""
-    flat = [flat_settings(row.group.settings) for row in rows]
+    flat = [row_settings(row.group.settings) for row in rows]
     body = [
         [words(row.label), *(text(plain(settings[key]) if key in settings else DASH) for key in keys)]
         for row, settings in zip(rows, flat, strict=True)
@@ -68,7 +68,7 @@ def _environments(records: Sequence[Record]) -> str:
             found[key] = found.get(key, 0) + 1
     tables = []
     for content, count in found.items():
-        body = [[text(key), text(plain(value))] for key, value in flat_settings(json.loads(content)).items()]
+        body = [[text(key), text(plain(value))] for key, value in row_settings(json.loads(content)).items()]
         tables.append(table(f"Environment of {counted(count, 'run')}", [("What", ""), ("Value", "")], body))
     return "".join(tables)
 

@@ -72,9 +72,13 @@ def finite(value: object) -> float | None:
     >>> finite(1), finite(math.nan), finite(True), finite("1")
     (1.0, None, None, None)
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _record(run: Run) -> Record | str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import check_is_file, write_atomically
 
 KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
@@ -34,23 +34,52 @@ def save_whole(path: Path, state: dict[str, Any]) -> None:
 
 def checkpoints(folder: Path) -> list[Path]:
     """The checkpoint files in a folder, oldest first; pipes, folders and links to nowhere are none."""
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return [path for _, path in sorted(found) if path.is_file()]
+    return [path for _, path in _named(folder) if path.is_file()]
+
+
+def _named(folder: Path) -> list[tuple[int, Path]]:
+    """Whatever has the name of a checkpoint, by step."""
+    return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
+
+
+def check_is_free(folder: Path, steps: int) -> None:
+    """Raise where something that no checkpoint can replace has the name of one of so many steps."""
+    for step, path in _named(folder):
+        if step <= steps and path.is_dir():
+            raise ValueError(f"{path} is a folder in the place of a checkpoint: remove it, or give it another name")
 
 
 def latest_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
     """The newest state that is whole, None if there is none; and the newer files that were refused."""
     refused: list[Path] = []
-    for path in reversed(checkpoints(folder)):
-        try:
-            state = load_whole(path)
-        except ValueError:
-            refused.append(path)
-            continue
-        if isinstance(state.get("step"), int) and isinstance(state.get("module"), dict):
+    for _, path in reversed(_named(folder)):
+        state = _whole_state(path)
+        if state is not None:
             return state, refused
         refused.append(path)
     return None, refused
+
+
+def _whole_state(path: Path) -> dict[str, Any] | None:
+    """The state in a file; None where it is none of a training, whatever the file is."""
+    try:
+        check_is_file(path)
+        state = load_whole(path)
+    except (ValueError, FileNotFoundError):
+        return None
+    return state if _has_its_parts(state) else None
+
+
+def _has_its_parts(state: dict[str, Any]) -> bool:
+    """Whether a state has a step, a module, and either all that says which run it is of or nothing of it."""
+    kinds = {"settings": dict, "samples": int, "digest": str}
+    step, module = state.get("step"), state.get("module")
+    is_step = isinstance(step, int) and not isinstance(step, bool) and step >= 0
+    is_module = isinstance(module, dict) and all(isinstance(name, str) for name in module)
+    knows = not kinds.keys() & state.keys() or all(
+        isinstance(state.get(name), kind) for name, kind in kinds.items()
+    )
+    return is_step and is_module and knows
 
 
 def load_whole(path: Path) -> dict[str, Any]:
