@@ -177,7 +177,7 @@ def _sole_writer(run: Run, fabric: Fabric) -> Iterator[None]:
         if fabric.is_global_zero:
             try:
                 stack.enter_context(run.hold(_tell(fabric)))
-            except ValueError as error:
+            except (ValueError, OSError) as error:
                 problem = str(error)
         if problem := fabric.broadcast(problem):
             raise ValueError(problem)
