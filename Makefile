@@ -9,13 +9,19 @@ DEMO ?=
 MUTANTS ?=
 FAULTS ?=
 
-.PHONY: demo test faults check mutants bench package clean
+.PHONY: demo test test-fast faults check mutants bench package clean
 
 demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
 
 test: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+# Under a minute: laws and references of the core, ten steps of every method, mistakes at the command line, the rules.
+FAST := tests/objectives tests/modules tests/negatives tests/kernels/test_tiled.py tests/kernels/test_drawn.py \
+	tests/golden tests/test_cli.py::test_a_mistake_is_one_line_and_code_2 tests/test_project.py
+test-fast: .venv/test .venv/control
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST) -k "not readme_runs and not example"
 
 # Every fault that docs/faults.md promises to survive, the slow ones too.
 faults: .venv/test
