@@ -22,7 +22,7 @@ from debiased_contrastive.encoders.state import check_finite, state_difference
 from debiased_contrastive.experiments.log import Log
 from debiased_contrastive.experiments.settings import Training
 from debiased_contrastive.runs import ENCODER, METRICS, SETTINGS, Run, existing_run, settings_difference
-from debiased_contrastive.training.checkpoint import check_is_free, latest_checkpoint, save_checkpoint
+from debiased_contrastive.training.checkpoint import check_places, latest_checkpoint, save_checkpoint
 from debiased_contrastive.training.loop import restore_, state_of, steps
 from debiased_contrastive.training.schedule import learning_rate
 
@@ -244,7 +244,7 @@ def newest_state(
     run: Run, module: nn.Module, identity: Identity, steps: int, tell: Callable[[str], None]
 ) -> tuple[dict[str, Any] | None, list[Path]]:
     """The newest whole checkpoint, which must be of this run, None without any; and what was passed over."""
-    check_is_free(run.folder, steps)
+    check_places(run.folder, steps)
     state, refused = latest_checkpoint(run.folder)
     for path in refused:
         tell(f"{path} is no whole checkpoint and was passed over")

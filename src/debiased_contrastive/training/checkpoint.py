@@ -42,7 +42,7 @@ def _named(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
 
 
-def check_is_free(folder: Path, steps: int) -> None:
+def check_places(folder: Path, steps: int) -> None:
     """Raise where something that no checkpoint can replace has the name of one of so many steps."""
     for step, path in _named(folder):
         if step <= steps and path.is_dir():
