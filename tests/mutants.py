@@ -2,19 +2,25 @@
 
 python tests/mutants.py              all of them, after one run of the unchanged copy
 python tests/mutants.py 3 17         these alone
+
+The test that noticed a mutant is kept in tests/caught.json and tried first the next time.
 """
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/debiased_contrastive")
+CAUGHT = ROOT / "tests/caught.json"
 PATIENCE = 900
 """Seconds for the suite of one mutant."""
 
@@ -55,6 +61,11 @@ class Mutant:
     what: str
     suite: tuple[str, ...] = ()
     """Tests that must notice, where they are not those of the room."""
+
+    @property
+    def name(self) -> str:
+        """Of the log."""
+        return f"{self.path}: {self.what}"
 
 
 def fault(path: str, old: str, new: str, what: str, *tests: str) -> Mutant:
@@ -245,16 +256,14 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-def is_red(mutant: Mutant | None) -> bool:
-    """Whether the suite fails on a copy of the package with this edit."""
+def first_failure(mutant: Mutant | None, suite: Sequence[str]) -> str | None:
+    """The test that fails first on a copy of the package with this edit, if one does."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         shutil.copytree(ROOT / "src", copy / "src")
         if mutant is not None:
             file = copy / PACKAGE / mutant.path
             file.write_text(file.read_text().replace(mutant.old, mutant.new))
-        everything = [*CORE, *(file for suite in SUITES.values() for file in suite)]
-        suite = everything if mutant is None else mutant.suite or SUITES.get(Path(mutant.path).parts[0], CORE)
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *suite]
         environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "DEBIASED_MUTANT": str(copy)}
         try:
@@ -263,10 +272,24 @@ def is_red(mutant: Mutant | None) -> bool:
             )
         except subprocess.TimeoutExpired:
             # A mutant that never ends is noticed by whoever waits; the unchanged package would be too slow.
-            return True
+            return "timeout"
     if run.returncode not in (0, 1):
         raise RuntimeError(f"the suite did not run:\n{run.stdout}\n{run.stderr}")
-    return run.returncode == 1
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", run.stdout, re.MULTILINE)
+    if (run.returncode == 1) != bool(found):
+        raise RuntimeError(f"a failure without a test:\n{run.stdout}\n{run.stderr}")
+    return found[1] if found else None
+
+
+def catch(mutant: Mutant, known: str | None) -> str | None:
+    """The test that notices: the one that did before, if it is still there, or the first of the suite."""
+    if known is not None and (ROOT / known.partition("::")[0]).is_file():
+        try:
+            if caught := first_failure(mutant, [known]):
+                return caught
+        except RuntimeError:
+            pass  # The test has another name now.
+    return first_failure(mutant, mutant.suite or SUITES.get(Path(mutant.path).parts[0], CORE))
 
 
 def _commit() -> str:
@@ -279,15 +302,20 @@ def _commit() -> str:
 def main() -> int:
     chosen = [int(number) for number in sys.argv[1:]] or list(range(len(MUTANTS)))
     print(f"commit {_commit()}", flush=True)
-    if len(sys.argv) == 1 and is_red(None):
+    everything = [*CORE, *(file for suite in SUITES.values() for file in suite)]
+    if len(sys.argv) == 1 and first_failure(None, everything):
         print("the unchanged package fails its own suite")
         return 2
+    known = json.loads(CAUGHT.read_text()) if CAUGHT.exists() else {}
     caught = 0
     with ThreadPoolExecutor(2) as pool:
-        for number, red in zip(chosen, pool.map(is_red, (MUTANTS[number] for number in chosen)), strict=True):
+        tests = pool.map(lambda number: catch(MUTANTS[number], known.get(MUTANTS[number].name)), chosen)
+        for number, test in zip(chosen, tests, strict=True):
             mutant = MUTANTS[number]
-            print(f"{number:2} {'caught  ' if red else 'SURVIVED'} {mutant.path}: {mutant.what}", flush=True)
-            caught += red
+            print(f"{number:2} {'caught  ' if test else 'SURVIVED'} {mutant.name}", flush=True)
+            caught += bool(test)
+            known |= {mutant.name: test} if test else {}
+            CAUGHT.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
     print(f"{caught} of {len(chosen)} mutants caught")
     return 0 if caught == len(chosen) else 1
 
