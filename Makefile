@@ -18,8 +18,8 @@ test: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Under a minute: laws and references of the core, ten steps of every method, mistakes at the command line, the rules.
-FAST := tests/objectives tests/modules tests/negatives tests/kernels/test_tiled.py tests/kernels/test_drawn.py \
-	tests/golden tests/test_cli.py::test_a_mistake_is_one_line_and_code_2 tests/test_project.py
+FAST := tests/objectives tests/losses tests/negatives tests/kernels/test_tiled.py tests/kernels/test_drawn.py \
+	tests/golden tests/cli/test_cli.py::test_a_mistake_is_one_line_and_code_2 tests/test_project.py
 test-fast: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST) -k "not readme_runs and not example"
 
@@ -57,7 +57,7 @@ clean:
 	touch $@
 
 # What draws frames without a screen is no Python package.
-DRAWS := $(BIN)/python -c "from debiased_contrastive.data.control import PixelTask; PixelTask('cartpole-balance', size=8, repeat=8).frame()" 2>/dev/null
+DRAWS := $(BIN)/python -c "from debiased_contrastive.control.task import PixelTask; PixelTask('cartpole-balance', size=8, repeat=8).frame()" 2>/dev/null
 .venv/control: .venv/core
 	$(PIP) -e '.[control]'
 	@$(DRAWS) || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq \

@@ -58,7 +58,15 @@ def measured(rows: int) -> dict[str, Any]:
 
 def _called(embeddings: Path, labels: Path) -> tuple[dict[str, Any], int]:
     """What the command prints, and the most memory that it had, in KiB."""
-    command = [sys.executable, "-m", "debiased_contrastive.cli", "audit", str(embeddings), "--labels", str(labels)]
+    command = [
+        sys.executable,
+        "-m",
+        "debiased_contrastive.cli.main",
+        "audit",
+        str(embeddings),
+        "--labels",
+        str(labels),
+    ]
     with subprocess.Popen([*command, "--json", "--quiet"], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         printed = process.stdout.read()

@@ -14,9 +14,9 @@ from torch import Tensor
 from benchmarks.contenders import Step
 from benchmarks.measure import extra_memory, times
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.experiments.grid import table
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.kernels import drawn
+from debiased_contrastive.reproduce.runner import table
 
 FEATURES, ROUNDS = 128, 5
 IMAGENET100 = 126_689

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.data.control import EPISODE
-from debiased_contrastive.data.replay import Replay
-from debiased_contrastive.experiments.control_presets import CONTROL_PRESETS
-from debiased_contrastive.experiments.control_settings import ControlObjective, ControlSettings, settled
-from debiased_contrastive.experiments.rollout import Rollout
+from debiased_contrastive.control.presets import CONTROL_PRESETS
+from debiased_contrastive.control.replay import Replay
+from debiased_contrastive.control.rollout import Rollout
+from debiased_contrastive.control.settings import ControlObjective, ControlSettings, settled
+from debiased_contrastive.control.task import EPISODE
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.training.memory import keep_freed_memory
 

@@ -21,15 +21,15 @@ from torch.nn import functional as F
 
 from benchmarks.contenders import OURS
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.data.sentence_tasks import NAMES, SentenceTask, sentence_tasks
 from debiased_contrastive.evaluation.folds import SEED
-from debiased_contrastive.evaluation.sentence_tasks import (
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.text.task_files import NAMES, SentenceTask, sentence_tasks
+from debiased_contrastive.text.tasks import (
     FOLDS,
     REGULARISATIONS,
     TaskScore,
     evaluate_sentences,
 )
-from debiased_contrastive.files import write_atomically
 
 THREADS = (1, 2)
 TOLERANCES = {"scikit-learn": 1e-4, "scikit-learn-tight": 1e-5}

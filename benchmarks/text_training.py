@@ -13,16 +13,16 @@ import torch
 from torch import Tensor
 
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.data.corpus import Corpus
-from debiased_contrastive.encoders import sentence
-from debiased_contrastive.experiments.course import fabric_of
-from debiased_contrastive.experiments.quickthoughts import inputs, method_for, text_of, trained_towers, with_corpus
-from debiased_contrastive.experiments.settings import as_json
-from debiased_contrastive.experiments.text_presets import TEXT_PRESETS
-from debiased_contrastive.experiments.text_settings import TextSettings
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import new_run
+from debiased_contrastive.text import towers as sentence
+from debiased_contrastive.text.corpus import Corpus
+from debiased_contrastive.text.presets import TEXT_PRESETS
+from debiased_contrastive.text.run import inputs, method_for, text_of, trained_towers, with_corpus
+from debiased_contrastive.text.settings import TextSettings
+from debiased_contrastive.training.fit import fabric_of
 from debiased_contrastive.training.memory import keep_freed_memory
+from debiased_contrastive.training.settings import as_json
 
 WARM_UP = 3
 """Steps before the clock starts."""

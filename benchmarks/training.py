@@ -20,16 +20,17 @@ from benchmarks.measure import THREADS, times
 from benchmarks.results import environment, parser, publish, whole_number
 from benchmarks.targets import Target, judged, speed_up
 from benchmarks.views import RECIPE, SIDE, pixels_of
-from debiased_contrastive.data.images import Images
-from debiased_contrastive.encoders.projector import projector
-from debiased_contrastive.encoders.small import small_convnet
-from debiased_contrastive.experiments.course import fabric_of
-from debiased_contrastive.experiments.settings import Settings, Training
-from debiased_contrastive.experiments.simclr import inputs
-from debiased_contrastive.methods.simclr import SimCLR
-from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.images.images import Images
+from debiased_contrastive.images.projector import projector
+from debiased_contrastive.images.run import inputs
+from debiased_contrastive.images.settings import Settings
+from debiased_contrastive.images.simclr import SimCLR
+from debiased_contrastive.images.small import small_convnet
+from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.training.fit import fabric_of
 from debiased_contrastive.training.loop import steps
 from debiased_contrastive.training.order import steps_per_epoch
+from debiased_contrastive.training.settings import Training
 
 WORKERS = 2
 RATE = 1e-3

@@ -12,7 +12,7 @@ from benchmarks.contenders import OURS, Step, load_torchvision
 from benchmarks.measure import THREADS, times
 from benchmarks.results import environment, parser, publish, whole_number
 from benchmarks.targets import Target, judged, speed_up
-from debiased_contrastive.views.simclr import SimCLRViews
+from debiased_contrastive.images.views import SimCLRViews
 
 COUNT = 2
 SIDE = 32

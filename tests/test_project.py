@@ -17,32 +17,38 @@ from benchmarks.control import sentence_of as agents_sentence
 from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
-from debiased_contrastive.experiments import cmc_grid, cmc_table, control_steps, control_table, sentence_table
-from debiased_contrastive.experiments.auto_tau_plus import is_closer, records_of
-from debiased_contrastive.experiments.auto_tau_plus import markdown as auto_table
-from debiased_contrastive.experiments.cifar10_priors import markdown as cifar10_prior_table
-from debiased_contrastive.experiments.gap_table import markdown as gap_table
-from debiased_contrastive.experiments.presets import PRESETS
-from debiased_contrastive.experiments.priors import markdown as prior_table
+from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.report.theory import markdown as theory_table
+from debiased_contrastive.reproduce import table1 as cmc_grid
+from debiased_contrastive.reproduce import table1_table as cmc_table
+from debiased_contrastive.reproduce import table2_table as sentence_table
+from debiased_contrastive.reproduce import table3_table as control_table
+from debiased_contrastive.reproduce.figure4_table import markdown as gap_table
+from studies import control_steps
+from studies.auto_tau_plus import is_closer, records_of
+from studies.auto_tau_plus import markdown as auto_table
+from studies.cifar10_priors import markdown as cifar10_prior_table
+from studies.priors import markdown as prior_table
 from tests.mutants import MUTANTS, PACKAGE
 
 ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
+CORE = {"objectives", "kernels", "negatives", "losses"}
+LEAVES = {"runs", "files", "parquet", "paper"}
+DOMAIN = CORE | {"training", "evaluation"} | LEAVES
 ROOMS = {
     "objectives": {"objectives"},
     "kernels": {"objectives", "kernels"},
     "negatives": {"objectives", "kernels", "negatives"},
-    "modules": {"objectives", "kernels", "negatives", "modules"},
-    "data": {"data", "files", "parquet"},
-    "views": {"views"},
-    "evaluation": {"evaluation", "objectives"},
-    "encoders": {"encoders", "files"},
-    "methods": {"methods", "encoders", "modules", "negatives", "kernels", "objectives"},
-    "training": {"training", "files"},
-    "theory": {"theory", "objectives"},
+    "losses": CORE,
     "prior": {"prior"},
     "auditing": {"auditing", "prior", "objectives", "files", "parquet", "report"},
+    "theory": {"theory", "objectives"},
+    "evaluation": {"evaluation", "objectives"},
+    "training": {"training", "objectives", "runs", "files"},
+    "images": {"images"} | DOMAIN,
+    "text": {"text"} | DOMAIN,
+    "control": {"control"} | DOMAIN,
     "report": {"report", "runs", "files", "paper", "evaluation"},
     "paper.py": set(),
     "files.py": set(),
@@ -50,19 +56,17 @@ ROOMS = {
     "parquet.py": set(),
 }
 EXTRAS = {
-    "data": {"numpy", "PIL", "tokenizers", "dm_control"},
-    "encoders": {"safetensors"},
-    "training": {"lightning_fabric"},
-    "experiments": {"lightning_fabric", "numpy", "sklearn", "PIL", "av"},
+    "training": {"lightning_fabric", "safetensors"},
+    "images": {"lightning_fabric", "numpy", "PIL", "sklearn"},
+    "text": {"lightning_fabric", "numpy", "tokenizers"},
+    "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
+    "reproduce": {"lightning_fabric"},
     "report": {"matplotlib"},
-    "cli.py": {"tyro"},
-    "flags.py": {"tyro"},
-    "commands": {"numpy", "lightning_fabric"},
+    "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
     "auditing": {"numpy", "pyarrow"},
     "parquet.py": {"pyarrow"},
-    "terminal.py": {"rich"},
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""
 

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING, Any
 
-from debiased_contrastive.modules.auto import AutoTauPlus as AutoTauPlus
-from debiased_contrastive.modules.bank import DebiasedBankLoss as DebiasedBankLoss
-from debiased_contrastive.modules.info_nce import DebiasedInfoNCELoss as DebiasedInfoNCELoss
-from debiased_contrastive.modules.nt_xent import DebiasedNTXentLoss as DebiasedNTXentLoss
-from debiased_contrastive.modules.objective import Diagnostics as Diagnostics
+from debiased_contrastive.losses.auto import AutoTauPlus as AutoTauPlus
+from debiased_contrastive.losses.bank import DebiasedBankLoss as DebiasedBankLoss
+from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss as DebiasedInfoNCELoss
+from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss as DebiasedNTXentLoss
+from debiased_contrastive.losses.objective import Diagnostics as Diagnostics
 from debiased_contrastive.negatives.bank import MemoryBank as MemoryBank
 from debiased_contrastive.negatives.queue import NegativeQueue as NegativeQueue
 from debiased_contrastive.objectives.exact import asymptotic_loss as asymptotic_loss

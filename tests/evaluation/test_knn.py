@@ -12,7 +12,7 @@ from torch import Tensor
 from debiased_contrastive.evaluation import knn
 from debiased_contrastive.evaluation.knn import knn_accuracy
 from tests.evaluation.clouds import clouds
-from tests.evaluation.small_sets import small_sets
+from tests.text.small_sets import small_sets
 
 
 def reference(train: Tensor, labels: Tensor, test: Tensor, test_labels: Tensor, k: int, t: float) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor
 from debiased_contrastive.evaluation import linear
 from debiased_contrastive.evaluation.linear import _stratified, linear_probe
 from tests.evaluation.clouds import clouds
-from tests.evaluation.small_sets import small_sets
+from tests.text.small_sets import small_sets
 
 PATH = (0.001, 0.1, 10.0)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 
 TINY = [
     "--training.batch", "20", "--training.epochs", "3", "--training.log-every", "1", "--training.knn-every", "0",

@@ -62,8 +62,8 @@ def test_an_interrupt_ends_an_audit_in_one_line(count: int, when: str, tmp_path:
 
 MEASURED = """
 import sys
-import debiased_contrastive.commands.audit
-from debiased_contrastive.cli import main
+import debiased_contrastive.cli.audit
+from debiased_contrastive.cli.main import main
 
 def status(key):
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 1024

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.runs import Run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES
-from tests.test_cli import error_of
 
 
 def test_a_checkpoint_of_another_run_is_refused(

@@ -10,12 +10,12 @@ from typing import BinaryIO
 import pytest
 import torch
 
-from debiased_contrastive.cli import main
-from debiased_contrastive.data import folder
-from debiased_contrastive.data.folder import FolderImages, image_folder
+from debiased_contrastive.cli.main import main
+from debiased_contrastive.images import folder
+from debiased_contrastive.images.folder import FolderImages, image_folder
 from debiased_contrastive.runs import Run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import SENTENCES, TINY, write_images, write_text
-from tests.test_cli import error_of
 
 FOLDER = ["train", "folder", "--data.folder-size", "12", "--views.size", "12", *TINY]
 BANK = [

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.files import file_digest
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training import loop
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES, write_images
-from tests.test_cli import error_of
 
 
 def test_weights_that_diverge_in_the_last_step_are_not_called_trained(
@@ -58,7 +58,7 @@ def test_features_that_overflow_are_not_written(
     images, out = write_images(tmp_path / "images", 2), tmp_path / "z.npy"
     rows = torch.ones(4, 8)
     rows[2, 3] = float("inf")
-    monkeypatch.setattr("debiased_contrastive.commands.images.features_of", lambda *_rest: rows)
+    monkeypatch.setattr("debiased_contrastive.cli.images.features_of", lambda *_rest: rows)
     line = error_of(["embed", str(run), "--images", str(images), "--out", str(out), "--quiet"], capsys)
     assert f"features must be finite; row 2 of {images} is not: nothing was written" in line
     assert not out.exists()

@@ -15,8 +15,8 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image, PngImagePlugin
 
-from debiased_contrastive.data.decoding import EXTENSIONS, decoded
-from debiased_contrastive.data.folder import FolderImages, image_folder
+from debiased_contrastive.images.decoding import EXTENSIONS, decoded
+from debiased_contrastive.images.folder import FolderImages, image_folder
 
 PROMISED = {"JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"}
 LIMIT = 89_478_485

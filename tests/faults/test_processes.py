@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from debiased_contrastive.cli import main
-from tests.experiments.test_resume import environment, metrics
+from debiased_contrastive.cli.main import main
 from tests.faults.conftest import IMAGES, TINY, write_images
 from tests.faults.test_writers import another_holder
+from tests.images.test_resume import environment, metrics
 
 pytestmark = pytest.mark.slow
 LONG = [*IMAGES, "--training.epochs", "4000", "--training.log-every", "1"]

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.runs import Run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES, TINY, write_images, write_text
-from tests.test_cli import error_of
 
 
 def limited(words: list[str], largest: int) -> subprocess.CompletedProcess[str]:
@@ -69,7 +69,7 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(
         raise AssertionError("the work began")
 
     for work in ("images.image_folder", "images.evaluated", "images.write_report", "audit.audit"):
-        monkeypatch.setattr(f"debiased_contrastive.commands.{work}", never)
+        monkeypatch.setattr(f"debiased_contrastive.cli.{work}", never)
     (tmp_path / "file").write_text("")
     np.save(tmp_path / "table.npy", np.ones((20, 3)))
     out = str(tmp_path / "file" / "page.npy")

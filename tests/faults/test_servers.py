@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.data import download as module
-from debiased_contrastive.data.download import download
+from debiased_contrastive.images import download as module
+from debiased_contrastive.images.download import download
 
 CONTENT = os.urandom(30_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()

@@ -15,15 +15,15 @@ from typing import NoReturn
 import pytest
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.runs import Run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES, SENTENCES, write_text
-from tests.test_cli import error_of
 
 # One process for many commands, since each would load PyTorch first.
 SCRIPT = """
 import json, sys
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 for words in json.loads(sys.argv[1]):
     main(words)
 """

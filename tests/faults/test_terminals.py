@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import TINY, write_images
-from tests.test_cli import error_of
 
 ASCII = {"PYTHONIOENCODING": "ascii"}
 C_LOCALE = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -36,7 +36,15 @@ def test_an_ascii_terminal_gets_ascii(surroundings: dict[str, str], run: Path) -
 
 
 def test_whoever_closes_the_pipe_gets_no_traceback(run: Path) -> None:
-    words = [sys.executable, "-m", "debiased_contrastive.cli", "report", str(run), "--out", str(run / "page.html")]
+    words = [
+        sys.executable,
+        "-m",
+        "debiased_contrastive.cli.main",
+        "report",
+        str(run),
+        "--out",
+        str(run / "page.html"),
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.close()

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.runs import Run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import SENTENCES, write_text
-from tests.test_cli import error_of
 
 
 def change_valid_ids(cache: Path) -> None:

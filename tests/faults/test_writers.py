@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.runs import Run, new_run
+from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES
-from tests.test_cli import error_of
 
 HOLD = """
 import sys, time

@@ -19,7 +19,7 @@ from PIL import Image
 from torch import nn
 
 import debiased_contrastive as dc
-from debiased_contrastive.cli import main
+from debiased_contrastive.cli.main import main
 
 QUIET = ["--training.accelerator", "cpu", "--training.log-every", "1", "--quiet"]
 IMAGES = [

@@ -5,8 +5,8 @@ import torch
 
 import debiased_contrastive as dc
 from debiased_contrastive.kernels import dense, tiled, unlabeled
-from debiased_contrastive.kernels.absent import Absent
-from tests.modules.cases import CASES, Case, cases, embeddings, views
+from debiased_contrastive.kernels.mask import Absent
+from tests.losses.cases import CASES, Case, cases, embeddings, views
 
 
 @pytest.fixture(params=[2, 5, 512])

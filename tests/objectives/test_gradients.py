@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
-from debiased_contrastive.objectives.settings import OnFloor
+from debiased_contrastive.objectives.checks import OnFloor
 
 FLOORS: tuple[OnFloor, ...] = ("clamp", "biased", "smooth", "cap_tau")
 

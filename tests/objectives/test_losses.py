@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import debiased_contrastive as dc
+from debiased_contrastive.objectives.checks import OnFloor
 from debiased_contrastive.objectives.estimator import largest_tau_plus
-from debiased_contrastive.objectives.settings import OnFloor
 from debiased_contrastive.objectives.statistics import from_logits
 from tests.reference import equations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import main
-from debiased_contrastive.commands import theory as command
+from debiased_contrastive.cli import theory as command
+from debiased_contrastive.cli.main import main
 from debiased_contrastive.report.theory import figures, markdown
 from debiased_contrastive.theory import verification
 from debiased_contrastive.theory.bias import bias_gap_bound
@@ -139,7 +139,7 @@ def test_bounds_of_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_commands_need_their_own_extra_alone() -> None:
     script = (
         "import sys; sys.modules.update(dict.fromkeys(('lightning_fabric', 'sklearn', 'safetensors')));"
-        "from debiased_contrastive.cli import main;"
+        "from debiased_contrastive.cli.main import main;"
         "import debiased_contrastive.theory.verification;"
         "main(['bounds', '--tau-plus', '0.1', '--num-unlabeled', '510'])"
     )

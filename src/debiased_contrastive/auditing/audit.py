@@ -20,7 +20,7 @@ from debiased_contrastive.auditing.sample import (
     checked_pairs,
     drawn,
 )
-from debiased_contrastive.objectives.settings import check_tau_plus
+from debiased_contrastive.objectives.checks import check_tau_plus
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
 from debiased_contrastive.prior.labels import collision_prior

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.mask import Absent
 from debiased_contrastive.kernels.product import product
 
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.absent import tiles
+from debiased_contrastive.kernels.mask import tiles
 from debiased_contrastive.kernels.product import first_derivative
 
 AT_ONCE = 2**22

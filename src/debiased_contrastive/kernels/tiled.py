@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.absent import Absent, tiles
+from debiased_contrastive.kernels.mask import Absent, tiles
 from debiased_contrastive.kernels.product import first_derivative
 
 Scales: TypeAlias = tuple[float, ...]

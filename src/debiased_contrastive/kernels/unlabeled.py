@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels import dense, tiled
-from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.mask import Absent
 
 Kernel: TypeAlias = Literal["auto", "dense", "tiled"]
 

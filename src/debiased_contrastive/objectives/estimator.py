@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from debiased_contrastive.objectives.settings import OnFloor
+from debiased_contrastive.objectives.checks import OnFloor
 from debiased_contrastive.objectives.statistics import Statistics
 
 SMOOTHING = 0.05

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from debiased_contrastive.objectives.checks import Reduction, check_choice, check_tau_plus, working_dtype
 from debiased_contrastive.objectives.losses import reduced
-from debiased_contrastive.objectives.settings import Reduction, check_choice, check_tau_plus, working_dtype
 
 LARGEST_GROWTH = 1e12
 """Up to here the alternating sum of Eq. 4, whose terms grow like ((1+tau)/(1-tau))^N, keeps some digits."""

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from debiased_contrastive.objectives.estimator import log_negative_mean
-from debiased_contrastive.objectives.settings import (
+from debiased_contrastive.objectives.checks import (
     OnFloor,
     Reduction,
     check_beta,
@@ -16,6 +15,7 @@ from debiased_contrastive.objectives.settings import (
     per_anchor_tau_plus,
     working_dtype,
 )
+from debiased_contrastive.objectives.estimator import log_negative_mean
 from debiased_contrastive.objectives.statistics import Statistics, from_logits
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from debiased_contrastive.objectives.settings import check_tau_plus
+from debiased_contrastive.objectives.checks import check_tau_plus
 
 LOWEST_TEMPERATURE = 1 / 170
 """Below it, the fourth power of e^{1/t} is no number any more."""

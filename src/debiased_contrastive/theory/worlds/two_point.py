@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from debiased_contrastive.objectives.settings import check_tau_plus
+from debiased_contrastive.objectives.checks import check_tau_plus
 from debiased_contrastive.theory.setting import largest_critic
 
 

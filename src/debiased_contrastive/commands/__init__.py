@@ -1,1 +1,0 @@
-"""What each command of `debiased` does, by the extra that it needs."""

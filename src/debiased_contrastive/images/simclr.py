@@ -1,0 +1,113 @@
+"""SimCLR with any of the objectives (Section 5.1): unlabeled samples from the batch, or from a queue."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.kernels.gather import gathered_rows
+from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
+from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.negatives.queue import NegativeQueue
+from debiased_contrastive.training.momentum import momentum_copy, momentum_update_
+
+
+class SimCLR(nn.Module):
+    """Views of a batch to the loss between them; the unlabeled samples are the views of the other inputs.
+
+    >>> method = SimCLR(nn.Flatten(), nn.Linear(12, 4), DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1))
+    >>> method(torch.randn(2, 8, 3, 2, 2)).shape
+    torch.Size([])
+    """
+
+    def __init__(self, encoder: nn.Module, projector: nn.Module, loss: DebiasedNTXentLoss) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.loss = loss
+
+    def forward(self, views: Tensor, labels: Tensor | None = None, positive_labels: Tensor | None = None) -> Tensor:
+        """The loss of (M + 1, b, ...) views; labels and positive_labels (b,) as in `DebiasedNTXentLoss`."""
+        # One pass for all views, so that batch norm sees them together.
+        z = self.projector(self.encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
+        loss: Tensor = self.loss(*z, labels=labels, positive_labels=positive_labels)
+        return loss
+
+
+class QueueSimCLR(nn.Module):
+    """The same with keys of a momentum encoder, the unlabeled samples being the last `queue_size` of them.
+
+    View 0 is the query, view 1 its key, further views are keys for the correction alone, as in momentum
+    contrast (He et al., 2020). The batch's own keys enter the queue before the loss, so that it has
+    unlabeled samples from the first step on; an input never meets a key of its own, fresh or stale.
+    Under several processes every one of them holds the same queue.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        projector: nn.Module,
+        loss: DebiasedInfoNCELoss,
+        *,
+        queue_size: int,
+        dim: int,
+        momentum: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.projector = projector
+        self.loss = loss
+        self.key_encoder = momentum_copy(encoder)
+        self.key_projector = momentum_copy(projector)
+        self.queue = NegativeQueue(queue_size, dim)
+        self.momentum = momentum
+
+    def forward(self, views: Tensor, ids: Tensor, labels: Tensor | None = None) -> Tensor:
+        """The loss of (M + 1, b, ...) views; ids (b,) name the inputs; labels (b,) make it the oracle."""
+        query = self.projector(self.encoder(views[0]))
+        keys = self._keys(views[1:])
+        known = torch.full_like(ids, -1) if labels is None else labels
+        self.queue.enqueue(*(gathered_rows(rows) for rows in (keys[0], ids, known)))
+        given: dict[str, Any] = {"ids": ids, "negative_ids": self.queue.ids}
+        if labels is not None:
+            given |= {"labels": labels, "negative_labels": self.queue.labels}
+        if len(keys) > 1:
+            given["extra_keys"] = keys[1:].transpose(0, 1)
+        loss: Tensor = self.loss(query, keys[0], self.queue.embeddings, **given)
+        return loss
+
+    @torch.no_grad()
+    def _keys(self, views: Tensor) -> Tensor:
+        if self.training:
+            momentum_update_(self.key_encoder, self.encoder, self.momentum)
+            momentum_update_(self.key_projector, self.projector, self.momentum)
+        keys: Tensor = self.key_projector(self.key_encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
+        return keys
+
+
+def false_negative_rate(labels: Tensor, stored: Tensor | None = None, own: Tensor | None = None) -> float:
+    """Share of the unlabeled samples that have their anchor's class: the tau_plus that this batch has.
+
+    labels (b,) of a batch among itself, an input not being its own negative; or against `stored` (k,), where
+    own (b, k) marks keys of the anchor itself, which do not count.
+
+    >>> false_negative_rate(torch.tensor([0, 0, 1, 2]))
+    0.16666666666666666
+    """
+    if stored is not None:
+        same = labels.unsqueeze(1) == stored
+        return float((same if own is None else same[~own]).double().mean())
+    counts = labels.bincount().double()
+    b = len(labels)
+    return float((counts * (counts - 1)).sum() / (b * (b - 1)))
+
+
+def false_negative_rate_of_all(labels: Tensor, stored: Tensor, *, exclude_own: bool) -> float:
+    """The same of anchors against samples drawn from all of `stored` (n,), their own among them or not.
+
+    >>> false_negative_rate_of_all(torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2]), exclude_own=False)
+    0.375
+    """
+    own = int(exclude_own)
+    same = stored.bincount()[labels].double() - own
+    return float((same / (len(stored) - own)).mean())

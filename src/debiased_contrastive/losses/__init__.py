@@ -1,0 +1,1 @@
+"""The losses that training loops call."""

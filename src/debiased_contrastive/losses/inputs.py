@@ -1,0 +1,191 @@
+"""Embeddings as users have them, to embeddings as the kernels need them."""
+
+import math
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from debiased_contrastive.objectives.checks import check_tensor, working_dtype
+from debiased_contrastive.objectives.statistics import Statistics
+
+
+def check_embeddings(named: Mapping[str, Tensor]) -> None:
+    """Raise unless all are finite floating-point embeddings on one device with one feature size d."""
+    first_name, first = next(iter(named.items()))
+    for name, z in named.items():
+        if not z.is_floating_point():
+            raise ValueError(f"{name} must be floating-point; got {z.dtype}: pass embeddings, not indices")
+        if z.device != first.device:
+            raise ValueError(
+                f"all embeddings must be on one device; {first_name} is on {first.device}, "
+                f"{name} on {z.device}: move them with .to({str(first.device)!r})"
+            )
+        if z.shape[-1] != first.shape[-1]:
+            raise ValueError(
+                f"all embeddings must have the same number of features; {first_name} has shape "
+                f"{tuple(first.shape)}, {name} {tuple(z.shape)}: they must come from projectors of one width"
+            )
+    # A sum is finite only if every term is. One look at the device for all of them; who it was is asked
+    # only if there is something to tell.
+    if math.isfinite(sum(z.detach().sum(dtype=working_dtype(z)) for z in named.values())):
+        return
+    for name, z in named.items():
+        rows = z.flatten(0, -2)
+        bad = int((~rows.isfinite().all(-1)).sum())
+        if bad:
+            raise ValueError(
+                f"embeddings must be finite; {name} has NaN or inf in {bad} of {len(rows)} rows: the encoder "
+                "diverged or overflowed in half precision"
+            )
+
+
+def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy: str) -> None:
+    """Raise unless `tensor` is one and has `shape`, in which a letter stands for any positive size."""
+    check_tensor(name, tensor)
+    fits = tensor.dim() == len(shape) and all(
+        size == want if isinstance(want, int) else size > 0 for size, want in zip(tensor.shape, shape, strict=False)
+    )
+    if not fits:
+        wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+        raise ValueError(f"{name} must have shape {wanted}; got {tuple(tensor.shape)}: {remedy}")
+
+
+def checked_codes(
+    name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
+) -> Tensor | None:
+    """The codes as int64; raise unless they are integers >= lowest of that shape, where `like` is."""
+    if codes is None:
+        return None
+    check_tensor(name, codes)
+    if codes.is_floating_point() or codes.is_complex() or codes.dtype == torch.bool:
+        raise ValueError(f"{name} must be integers; got {codes.dtype}: convert with .long()")
+    if tuple(codes.shape) != shape:
+        raise ValueError(
+            f"{name} must have shape {shape}, one for each sample; got {tuple(codes.shape)}: take them from the "
+            "same batch as the embeddings"
+        )
+    if codes.device != like.device:
+        raise ValueError(
+            f"{name} must be on the device of the embeddings; got {codes.device}: move them with "
+            f".to({str(like.device)!r})"
+        )
+    codes = codes.long()
+    if lowest is not None and codes.numel() and int(codes.min()) < lowest:
+        raise ValueError(
+            f"{name} must be >= {lowest}; got {int(codes.min())}: the oracle needs every label, "
+            "DebiasedNTXentLoss takes partly known ones as positive_labels, -1 for unknown"
+        )
+    return codes
+
+
+def check_present(present: float | Tensor, names: str) -> None:
+    """Raise where the codes of that name leave an anchor without any unlabeled sample."""
+    if isinstance(present, Tensor) and bool((present == 0).any()):
+        raise ValueError(
+            f"{names} must leave every anchor at least one unlabeled sample; got "
+            f"{int((present == 0).sum())} of {len(present)} anchors without any: use a larger or more varied "
+            "batch or queue"
+        )
+
+
+def check_temperature(temperature: float | Tensor) -> float:
+    """The value of a temperature; raise unless it is one positive finite number."""
+    if isinstance(temperature, Tensor) and temperature.numel() != 1:
+        raise ValueError(
+            f"temperature must be one number; got a tensor of shape {tuple(temperature.shape)}: use one for all"
+        )
+    if not isinstance(temperature, Tensor | Real):
+        raise ValueError(f"temperature must be a float or a tensor; got {temperature!r}: 0.5 is SimCLR's")
+    value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+    if not 0 < value < math.inf:
+        raise ValueError(
+            f"temperature must be positive and finite; got {value}: a learnt one is kept positive by "
+            "learning its logarithm, temperature = log_temperature.exp()"
+        )
+    return value
+
+
+def check_logits(statistics: Statistics) -> None:
+    """Raise where finite embeddings have products that are not."""
+    means = statistics.positive + statistics.log_mean_unlabeled + statistics.log_mean_positives
+    if not bool(means.detach().sum().isfinite()):
+        raise ValueError(
+            "logits must be finite; products of these embeddings, divided by the temperature, overflow: "
+            "use normalize=True, smaller embeddings or a higher temperature"
+        )
+
+
+def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All in the working dtype: at least float32, before any product is formed."""
+    dtype = working_dtype(*embeddings.values())
+    return {name: z.to(dtype) for name, z in embeddings.items()}
+
+
+def unit(z: Tensor, length: float = 1.0) -> Tensor:
+    """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero."""
+    result: Tensor = _Unit.apply(z, length)  # type: ignore[no-untyped-call]
+    return result
+
+
+def recorded_unit(z: Tensor, length: float = 1.0) -> Tensor:
+    """The same for autograd to record: slower, for those who differentiate twice or use torch.func."""
+    return _unit(z, length)[0]
+
+
+def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
+    """The rows of that length, and how much longer they were."""
+    # The result does not depend on the scale, so the one that keeps squares in range is a constant.
+    largest = z.detach().abs().amax(-1, keepdim=True)
+    largest = torch.where(largest >= torch.finfo(z.dtype).tiny, largest, 1.0)
+    z = z / largest
+    squares = z.square().sum(-1, keepdim=True)
+    # Selected before the root: the derivative of one at 0 is infinite.
+    norm = torch.where(squares > 0, squares, 1.0).sqrt() / length
+    return z / norm, norm * largest
+
+
+def _squares_in_range(norm: Tensor) -> bool:
+    """Whether no norm is so small or so large that squares on the way to it lost digits."""
+    if norm.numel() == 0:
+        return True
+    margin: float = torch.finfo(norm.dtype).tiny ** 0.4
+    shortest, longest = (float(norm) for norm in norm.aminmax())
+    return margin < shortest and longest < 1 / margin
+
+
+class _Unit(torch.autograd.Function):
+    """The plain formula with its derivative in one line: a third of the recorded one's time."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
+        if _squares_in_range(norm):
+            norm /= length
+            result = z / norm
+        else:
+            result, norm = _unit(z, length)
+        ctx.save_for_backward(z, result, norm)
+        ctx.length = length
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        z, result, norm = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: by the plain formula, recorded
+            result, norm = _unit(z, ctx.length)
+        radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
+        return torch.addcmul(grad, result, radial, value=-1) / norm, None
+
+
+def layout(embeddings: Mapping[str, Tensor]) -> dict[str, int]:
+    """Numbers that must be the same on every process; their names alone where there are no embeddings."""
+    tensors = list(embeddings.values())
+    needs_grad = torch.is_grad_enabled() and any(z.requires_grad for z in tensors)
+    return {
+        "number of features": tensors[0].shape[-1] if tensors else 0,
+        "bytes of the working dtype": working_dtype(*tensors).itemsize,
+        "need of a gradient": int(needs_grad),
+    }

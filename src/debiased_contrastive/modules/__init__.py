@@ -1,1 +1,0 @@
-"""The objectives behind the calls that training loops already make."""

@@ -1,1 +1,0 @@
-"""Augmentations of whole batches, with parameters of their own for each image."""

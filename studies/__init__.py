@@ -1,0 +1,1 @@
+"""Our own questions, on the runner of `debiased_contrastive.reproduce`; not a part of the package."""
