@@ -23,6 +23,7 @@ from debiased_contrastive.images.features import BATCH, prepared
 from debiased_contrastive.images.networks import method_of
 from debiased_contrastive.images.settings import Settings, from_json
 from debiased_contrastive.images.sources import training_images
+from debiased_contrastive.numerics import generator_of
 from debiased_contrastive.prior.best_bin import separability
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
@@ -30,7 +31,6 @@ from debiased_contrastive.prior.labels import collision_prior, frequency_prior
 from debiased_contrastive.prior.mixture import Method, mixture_prior
 from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
-from debiased_contrastive.training.order import generator_of
 from studies.priors import ITEMS, LABELS, METHODS, PAIRS, shown
 
 REPRESENTATIONS = ("pixels", "PCA", "features", "projections")

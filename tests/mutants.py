@@ -82,7 +82,7 @@ MUTANTS = [
     Mutant("objectives/statistics.py", "torch.where((count == 0).unsqueeze(-1), 0.0, logits)", "logits", "empty rows unguarded"),
     Mutant("objectives/exact.py", "math.comb(n, k) * (-tau_plus) ** k", "(-tau_plus) ** k", "binomial coefficient of Eq. 4"),
     Mutant("objectives/exact.py", "- math.log1p(-tau_plus)", "", "1/tau_minus of Eq. 6"),
-    Mutant("objectives/checks.py", "widest = torch.float32\n", "widest = torch.bfloat16\n", "half precision inside"),
+    Mutant("numerics.py", "widest = torch.float32\n", "widest = torch.bfloat16\n", "half precision inside"),
     Mutant("kernels/mask.py", "return num_columns - self.block", "return num_columns", "N off by the anchor's own block"),
     Mutant("kernels/mask.py", "start = max(rows.start + self.offset", "start = max(rows.start", "own rows of other processes"),
     Mutant("kernels/mask.py", "masked_fill_(~_equal(codes", "masked_fill_(_equal(codes", "mask of known positives inverted"),

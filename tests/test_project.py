@@ -34,23 +34,25 @@ from tests.mutants import MUTANTS, PACKAGE
 ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
 CORE = {"objectives", "kernels", "negatives", "losses"}
-LEAVES = {"runs", "files", "parquet", "paper"}
+LEAVES = {"runs", "files", "parquet", "paper", "domain", "numerics"}
 DOMAIN = CORE | {"training", "evaluation"} | LEAVES
 ROOMS = {
-    "objectives": {"objectives"},
-    "kernels": {"objectives", "kernels"},
-    "negatives": {"objectives", "kernels", "negatives"},
-    "losses": CORE,
+    "objectives": {"objectives", "numerics"},
+    "kernels": {"objectives", "kernels", "numerics"},
+    "negatives": {"objectives", "kernels", "negatives", "numerics"},
+    "losses": CORE | {"numerics"},
     "prior": {"prior"},
-    "auditing": {"auditing", "prior", "objectives", "files", "parquet", "report"},
-    "theory": {"theory", "objectives"},
-    "evaluation": {"evaluation", "objectives"},
-    "training": {"training", "objectives", "runs", "files"},
+    "auditing": {"auditing", "prior", "objectives", "numerics", "files", "parquet", "report"},
+    "theory": {"theory", "objectives", "numerics"},
+    "evaluation": {"evaluation", "objectives", "numerics"},
+    "training": {"training", "objectives", "runs", "files", "numerics"},
     "images": {"images"} | DOMAIN,
     "text": {"text"} | DOMAIN,
     "control": {"control"} | DOMAIN,
-    "report": {"report", "runs", "files", "paper", "evaluation"},
+    "report": {"report", "runs", "files", "paper", "evaluation", "domain"},
     "paper.py": set(),
+    "domain.py": set(),
+    "numerics.py": set(),
     "files.py": set(),
     "runs.py": {"files"},
     "parquet.py": set(),

@@ -40,6 +40,15 @@ class Run:
         return self._read(SETTINGS)
 
     @property
+    def domain(self) -> str:
+        """Which kind of data it learns from; runs of earlier versions do not say, but their settings show it."""
+        settings = self._read(SETTINGS)
+        return str(
+            settings.get("domain")
+            or ("text" if "text" in settings else "control" if "camera" in settings else "images")
+        )
+
+    @property
     def environment(self) -> dict[str, Any]:
         """Where it ran, and with which code."""
         return self._read(ENVIRONMENT)

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import debiased_contrastive.text.corpus as corpus_module
 import debiased_contrastive.text.sentences as sentences_module
 import debiased_contrastive.text.vocabulary as vocabulary_module
+from debiased_contrastive.numerics import generator_of
 from debiased_contrastive.text.corpus import Corpus, corpus_of
 from debiased_contrastive.text.sentences import austen, austen_rows, blocks, files_of
 from debiased_contrastive.text.vocabulary import (
@@ -34,7 +35,6 @@ from debiased_contrastive.text.vocabulary import (
     tokenizer_of,
     words_of,
 )
-from debiased_contrastive.training.order import generator_of
 
 Saved = Callable[..., Path]
 

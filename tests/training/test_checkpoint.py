@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from debiased_contrastive.numerics import generator_of
 from debiased_contrastive.training.checkpoint import (
     checkpoints,
     latest_checkpoint,
     load_whole,
     save_checkpoint,
 )
-from debiased_contrastive.training.order import Order, generator_of, indices_of, steps_per_epoch
+from debiased_contrastive.training.order import Order, indices_of, steps_per_epoch
 
 
 def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
+from debiased_contrastive.numerics import seed_of
 from debiased_contrastive.training.loop import restore_, state_of, steps
-from debiased_contrastive.training.order import seed_of
 
 SEED, STEPS = 3, 7
 

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from debiased_contrastive.cli.terminal import table
-from debiased_contrastive.report.measure import MAIN_RESULTS, Metric
+from debiased_contrastive.domain import Metric
+from debiased_contrastive.report.measure import MAIN_RESULTS
 from debiased_contrastive.report.number import interval
 from debiased_contrastive.report.result import results_heading
 from debiased_contrastive.report.table import Row, has_unbiased, rows

@@ -17,7 +17,7 @@ from debiased_contrastive.control.run import played
 from debiased_contrastive.control.settings import ControlSettings
 from debiased_contrastive.control.task import LARGEST
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.training.order import seed_of
+from debiased_contrastive.numerics import seed_of
 
 STRIP = 8
 """Pictures in a strip."""

@@ -18,7 +18,7 @@ from debiased_contrastive.control.replay import Replay
 from debiased_contrastive.control.replay_files import load_replay, save_replay
 from debiased_contrastive.control.settings import Camera, ControlSettings
 from debiased_contrastive.control.task import EPISODE, PixelTask
-from debiased_contrastive.training.order import generator_of, seed_of
+from debiased_contrastive.numerics import generator_of, seed_of
 
 
 def task_of(settings: ControlSettings) -> PixelTask:

@@ -16,6 +16,7 @@ from debiased_contrastive.control.replay_files import remove_replay
 from debiased_contrastive.control.rollout import Rollout, agent_of, centre, seen, task_of
 from debiased_contrastive.control.settings import Camera, ControlSettings
 from debiased_contrastive.control.task import PixelTask
+from debiased_contrastive.numerics import seed_of
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import save_checkpoint
 from debiased_contrastive.training.fit import (
@@ -27,7 +28,6 @@ from debiased_contrastive.training.fit import (
     trained_run,
 )
 from debiased_contrastive.training.log import Board
-from debiased_contrastive.training.order import seed_of
 from debiased_contrastive.training.settings import as_json, made_from
 from debiased_contrastive.training.state import check_finite
 from debiased_contrastive.training.weights import save_encoder

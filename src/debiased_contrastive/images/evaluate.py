@@ -24,9 +24,9 @@ from debiased_contrastive.images.resnet import ResNet
 from debiased_contrastive.images.settings import Settings, from_json
 from debiased_contrastive.images.small import SmallConvNet
 from debiased_contrastive.images.sources import Probed, moved, probe_images
+from debiased_contrastive.numerics import generator_of, seed_of
 from debiased_contrastive.runs import EVALUATION, TSNE, Run
 from debiased_contrastive.training.fit import device_of, load_trained, trained_run
-from debiased_contrastive.training.order import generator_of, seed_of
 
 NOWHERE: Mapping[str, Path | None] = {}
 SHOWN = 2000

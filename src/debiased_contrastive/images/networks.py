@@ -14,7 +14,7 @@ from debiased_contrastive.losses.bank import DebiasedBankLoss
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.negatives.bank import MemoryBank
-from debiased_contrastive.training.order import generator_of
+from debiased_contrastive.numerics import generator_of
 
 _RESNETS = {"resnet18": resnet18, "resnet34": resnet34, "resnet50": resnet50}
 

@@ -15,10 +15,11 @@ from debiased_contrastive.images.settings import Settings
 from debiased_contrastive.images.sources import batch_of, known_labels, training_images
 from debiased_contrastive.images.watch import Watch
 from debiased_contrastive.negatives.bank import drawn_places
+from debiased_contrastive.numerics import generator_of, seed_of
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.fit import Course, Identity, Update, to_the_end
 from debiased_contrastive.training.memory import physical_memory
-from debiased_contrastive.training.order import generator_of, seed_of, steps_per_epoch
+from debiased_contrastive.training.order import steps_per_epoch
 from debiased_contrastive.training.settings import as_json
 from debiased_contrastive.training.weights import save_encoder
 

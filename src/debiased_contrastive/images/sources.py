@@ -16,7 +16,8 @@ from debiased_contrastive.images.folder import FolderImages, image_folder
 from debiased_contrastive.images.images import Images
 from debiased_contrastive.images.settings import Data, Settings
 from debiased_contrastive.images.stl10 import stl10
-from debiased_contrastive.training.order import generator_of, indices_of
+from debiased_contrastive.numerics import generator_of
+from debiased_contrastive.training.order import indices_of
 
 VARIABLE = "DEBIASED_DATA"
 

@@ -26,7 +26,8 @@ from debiased_contrastive.losses.objective import (
     losses_and_record,
     options_of,
 )
-from debiased_contrastive.objectives.checks import OnFloor, Reduction, working_dtype
+from debiased_contrastive.numerics import working_dtype
+from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.statistics import Statistics, from_logits
 
 LENGTH_TOLERANCE = 1e-2

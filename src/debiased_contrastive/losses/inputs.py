@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from debiased_contrastive.objectives.checks import check_tensor, working_dtype
+from debiased_contrastive.numerics import working_dtype
+from debiased_contrastive.objectives.checks import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
 
 

@@ -4,7 +4,6 @@ import math
 from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
-import torch
 from torch import Tensor
 
 OnFloor: TypeAlias = Literal["clamp", "biased", "smooth", "cap_tau"]
@@ -67,11 +66,3 @@ def per_anchor_tau_plus(tau_plus: float | Tensor, like: Tensor, letter: str = "a
             tau_plus = tau_plus.detach().to(like)
     check_tau_plus(tau_plus)
     return tau_plus if isinstance(tau_plus, Tensor) else float(tau_plus)
-
-
-def working_dtype(*tensors: Tensor) -> torch.dtype:
-    """The dtype of all arithmetic: at least float32, float64 where any input has it."""
-    widest = torch.float32
-    for tensor in tensors:
-        widest = torch.promote_types(widest, tensor.dtype)
-    return widest

@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from debiased_contrastive.objectives.checks import Reduction, check_choice, check_tau_plus, working_dtype
+from debiased_contrastive.numerics import working_dtype
+from debiased_contrastive.objectives.checks import Reduction, check_choice, check_tau_plus
 from debiased_contrastive.objectives.losses import reduced
 
 LARGEST_GROWTH = 1e12

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.checks import (
     OnFloor,
     Reduction,
@@ -13,7 +14,6 @@ from debiased_contrastive.objectives.checks import (
     check_choice,
     check_tensor,
     per_anchor_tau_plus,
-    working_dtype,
 )
 from debiased_contrastive.objectives.estimator import log_negative_mean
 from debiased_contrastive.objectives.statistics import Statistics, from_logits

@@ -1,29 +1,12 @@
 """The numbers of one run: accuracies and geometry from its evaluation, the rest from its metrics."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any
 
+from debiased_contrastive.domain import Metric
 from debiased_contrastive.paper import SENTENCE_TASKS
 from debiased_contrastive.report.record import Record, finite
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A column of the tables."""
-
-    key: str
-    heading: str
-    meaning: str
-    percent: bool = True
-    decimals: int = 1
-
-    @property
-    def scale(self) -> float:
-        """From the number to what is shown."""
-        return 100.0 if self.percent else 1.0
-
 
 TASKS = {
     "MR": "reviews of films, good or bad",

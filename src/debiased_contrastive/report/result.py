@@ -3,9 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from debiased_contrastive.domain import Metric
 from debiased_contrastive.paper import SENTENCE_TASKS, SENTENCE_TAU_PLUS, SIMCLR, published_sentence_score
 from debiased_contrastive.report.markup import figure, line_key, listed, paragraph, section, table, text, words
-from debiased_contrastive.report.measure import EMBEDDINGS, MAIN_RESULTS, RETURN, Metric
+from debiased_contrastive.report.measure import EMBEDDINGS, MAIN_RESULTS, RETURN
 from debiased_contrastive.report.number import DASH, counted, decimal, share
 from debiased_contrastive.report.palette import Stroke
 from debiased_contrastive.report.plot import interval_plot

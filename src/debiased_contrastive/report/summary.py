@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from pathlib import PurePath
 
+from debiased_contrastive.domain import Metric
 from debiased_contrastive.report.group import Group, baseline
-from debiased_contrastive.report.measure import LINEAR, RETURN, SIX_TASKS, Metric
+from debiased_contrastive.report.measure import LINEAR, RETURN, SIX_TASKS
 from debiased_contrastive.report.number import GLUE, counted, decimal, interval, share
 from debiased_contrastive.report.setting import plain
 from debiased_contrastive.report.table import Measure, Row, paired_difference

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import NamedTuple
 
+from debiased_contrastive.domain import Metric
 from debiased_contrastive.evaluation.seeds import gap_closed, mean_and_interval
 from debiased_contrastive.paper import published
 from debiased_contrastive.report.group import Group, baseline, grouped
-from debiased_contrastive.report.measure import MAINS, RETURN, Metric, values
+from debiased_contrastive.report.measure import MAINS, RETURN, values
 from debiased_contrastive.report.record import finite, read_records
 from debiased_contrastive.runs import Run
 

@@ -24,6 +24,7 @@ from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.images.run import checked_images, trained
 from debiased_contrastive.images.settings import Objective, Settings
 from debiased_contrastive.images.simclr import SimCLR
+from debiased_contrastive.numerics import generator_of
 from debiased_contrastive.report.measure import values
 from debiased_contrastive.report.record import read_records
 from debiased_contrastive.reproduce.runner import fill, grid_parser, shared
@@ -31,7 +32,6 @@ from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from debiased_contrastive.training.fit import fabric_of, same_run
 from debiased_contrastive.training.memory import keep_freed_memory
-from debiased_contrastive.training.order import generator_of
 
 ANCHORS = 2000
 """Training images whose effective prior is measured."""

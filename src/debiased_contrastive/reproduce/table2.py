@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from debiased_contrastive.numerics import seed_of
 from debiased_contrastive.reproduce.runner import fill, grid_parser, shared
 from debiased_contrastive.text.corpus import Corpus
 from debiased_contrastive.text.evaluate import scores
@@ -32,7 +33,6 @@ from debiased_contrastive.text.settings import TextObjective, TextSettings
 from debiased_contrastive.text.towers import TowerName
 from debiased_contrastive.training.fit import fabric_of, same_run
 from debiased_contrastive.training.memory import keep_freed_memory
-from debiased_contrastive.training.order import seed_of
 from debiased_contrastive.training.settings import as_json
 
 OBJECTIVES = {

@@ -11,6 +11,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from debiased_contrastive.files import read_text, write_atomically
+from debiased_contrastive.numerics import seed_of
 from debiased_contrastive.runs import Run
 from debiased_contrastive.text.corpus import Corpus, Shown, corpus_of
 from debiased_contrastive.text.quickthoughts import QuickThoughts
@@ -21,7 +22,6 @@ from debiased_contrastive.text.vocabulary import encoded, tokenizer_from, words_
 from debiased_contrastive.text.word_vectors import word_vectors
 from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.fit import Course, Identity, Update, load_trained, to_the_end, trained_run
-from debiased_contrastive.training.order import seed_of
 from debiased_contrastive.training.settings import as_json, made_from, whole_path
 from debiased_contrastive.training.weights import save_encoder
 

@@ -7,7 +7,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from debiased_contrastive.training.order import seed_of
+from debiased_contrastive.numerics import seed_of
 
 
 def steps(

@@ -1,25 +1,15 @@
 """Which samples a step sees, and with which random numbers: functions of seed and step, so nothing to save."""
 
-import hashlib
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
+from debiased_contrastive.numerics import generator_of
+
 Order: TypeAlias = Literal["epochs", "drawn"]
 """Each sample once in an epoch, or every batch drawn anew."""
-
-
-def generator_of(seed: int, *place: int | str) -> torch.Generator:
-    """A generator for one place of a run: the same for the same seed and place, unrelated otherwise."""
-    return torch.Generator().manual_seed(seed_of(seed, *place))
-
-
-def seed_of(seed: int, *place: int | str) -> int:
-    """A seed for one place of a run, as `generator_of`."""
-    words = ":".join(map(str, (seed, *place)))
-    return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1
 
 
 def steps_per_epoch(num_samples: int, batch: int) -> int:
