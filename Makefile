@@ -18,7 +18,7 @@ test: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Under a minute: laws and references of the core, ten steps of every method, mistakes at the command line, the rules.
-FAST := tests/objectives tests/losses tests/negatives tests/kernels/test_tiled.py tests/kernels/test_drawn.py \
+FAST := tests/objectives tests/losses tests/negatives tests/kernels/test_tiled.py tests/kernels/test_bank.py \
 	tests/golden tests/cli/test_cli.py::test_a_mistake_is_one_line_and_code_2 tests/test_project.py
 test-fast: .venv/test .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAST) -k "not readme_runs and not example"

@@ -61,7 +61,7 @@ def _called(embeddings: Path, labels: Path) -> tuple[dict[str, Any], int]:
     command = [
         sys.executable,
         "-m",
-        "debiased_contrastive.cli.main",
+        "debiased_contrastive.cli",
         "audit",
         str(embeddings),
         "--labels",

@@ -15,15 +15,15 @@ from benchmarks.contenders import Step
 from benchmarks.measure import extra_memory, times
 from benchmarks.results import environment, parser, whole_number
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.kernels import drawn
-from debiased_contrastive.reproduce.runner import table
+from debiased_contrastive.kernels import bank as bank_kernel
+from debiased_contrastive.report.numbers import markdown_table
 
 FEATURES, ROUNDS = 128, 5
 IMAGENET100 = 126_689
 """Its training images."""
 SIZES = ((12_500, 1024), *((IMAGENET100, count) for count in (1024, 2048, 4096, 16_384)))
 WAYS = {
-    "ours": drawn.WORTH,
+    "ours": bank_kernel.COST_OF_A_ROW,
     "products with the whole bank": sys.maxsize,
     "own rows, some anchors at a time": 0,
     "all rows looked up": None,
@@ -44,8 +44,8 @@ def step_of(name: str, batch: int, size: int, count: int) -> Step:
         if worth is None:
             _looked_up(anchors, bank, places).backward(gradient)
         else:
-            with patch.object(drawn, "WORTH", worth):
-                drawn.drawn_logits(anchors, bank, places).backward(gradient)
+            with patch.object(bank_kernel, "COST_OF_A_ROW", worth):
+                bank_kernel.bank_logits(anchors, bank, places).backward(gradient)
 
     return step
 
@@ -73,7 +73,7 @@ def markdown(results: dict[str, Any]) -> str:
         [name, *(_cell(row) for row in results["rows"] if row["contender"] == name)]
         for name in results["settings"]["contenders"]
     ]
-    return table(["one core", *(f"k = {count:,} of n = {size:,}" for size, count in sizes)], lines)
+    return markdown_table(["one core", *(f"k = {count:,} of n = {size:,}" for size, count in sizes)], lines)
 
 
 def _cell(row: dict[str, Any]) -> str:

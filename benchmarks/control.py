@@ -9,13 +9,17 @@ from typing import Any
 import torch
 
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.control.presets import CONTROL_PRESETS
 from debiased_contrastive.control.replay import Replay
 from debiased_contrastive.control.rollout import Rollout
-from debiased_contrastive.control.settings import ControlObjective, ControlSettings, settled
-from debiased_contrastive.control.task import EPISODE
+from debiased_contrastive.control.settings import (
+    CONTROL_PRESETS,
+    EPISODE,
+    ControlObjective,
+    ControlSettings,
+    with_task_defaults,
+)
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.training.memory import keep_freed_memory
+from debiased_contrastive.training.machine import keep_freed_memory
 
 OBJECTIVES = {
     "without contrast": ControlObjective("none"),
@@ -31,12 +35,12 @@ def parts(settings: ControlSettings, steps: int) -> dict[str, float]:
     rollout = Rollout(settings, torch.device("cpu"))
     best: dict[str, float] = {}
     for _ in range(settings.training.random_steps + 10):
-        rollout.forward()
+        rollout.learn()
     for _ in range(ROUNDS):
         rollout.seconds.clear()
         start = time.perf_counter()
         for _ in range(steps):
-            rollout.forward()
+            rollout.learn()
         whole = (time.perf_counter() - start) / steps
         if not best or whole < best["whole"]:
             best = {"whole": whole, **{part: value / steps for part, value in rollout.seconds.items()}}
@@ -62,11 +66,11 @@ def draws(frames: int, channels: int, size: int, crop: int, batch: int, views: i
     replay.goes_on[:] = replay.age != 124
     replay.count = frames
     generator = torch.Generator().manual_seed(0)
-    places = replay._places(batch, generator)
+    places = replay._draw_places(batch, generator)
     stacks = replay._stacks(places)
     return {
-        "sample": _least(lambda: replay._stacks(replay._places(batch, generator))),
-        "augment": _least(lambda: [replay._cropped(stacks, crop, generator) for _ in range(views)]),
+        "sample": _least(lambda: replay._stacks(replay._draw_places(batch, generator))),
+        "augment": _least(lambda: [replay._crop(stacks, crop, generator) for _ in range(views)]),
     }
 
 
@@ -121,7 +125,7 @@ def main() -> None:
     torch.set_num_threads(1)
     keep_freed_memory()
     machine = environment("torch", "dm_control", "mujoco", threads=1)
-    base = settled(CONTROL_PRESETS["curl"].settings)
+    base = with_task_defaults(CONTROL_PRESETS["curl"].settings)
     base = replace(base, training=replace(base.training, random_steps=arguments.random_steps))
     rows: list[dict[str, Any]] = []
     for name, objective in OBJECTIVES.items():

@@ -21,12 +21,12 @@ from torch.nn import functional as F
 
 from benchmarks.contenders import OURS
 from benchmarks.results import environment, parser, whole_number
-from debiased_contrastive.evaluation.folds import SEED
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.text.task_files import NAMES, SentenceTask, sentence_tasks
+from debiased_contrastive.text.task_files import SentenceTask, read_tasks
 from debiased_contrastive.text.tasks import (
     FOLDS,
     REGULARISATIONS,
+    SEED,
     TaskScore,
     evaluate_sentences,
 )
@@ -235,7 +235,7 @@ def main() -> None:
     arguments = line.parse_args()
     try:
         root = arguments.task_data
-        tasks = made_up(arguments.samples) if root is None else sentence_tasks(Path(root), NAMES)
+        tasks = made_up(arguments.samples) if root is None else read_tasks(Path(root))
     except (OSError, ValueError) as error:
         line.error(str(error))
     machine = environment("torch", "scikit-learn", "numpy", threads=max(THREADS))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from debiased_contrastive.report.numbers import markdown_table
+
 Row: TypeAlias = dict[str, Any]
 Columns: TypeAlias = dict[str, Callable[[Row], str]]
 
@@ -122,8 +124,7 @@ def _targets(results: dict[str, Any], places: dict[str, str]) -> str:
 
 
 def _table(lines: list[list[str]]) -> str:
-    lines.insert(1, ["---"] + ["---:"] * (len(lines[0]) - 1))
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return markdown_table(lines[0], lines[1:]).rstrip("\n")
 
 
 def _number(value: float) -> str:

@@ -17,11 +17,9 @@ from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import new_run
 from debiased_contrastive.text import towers as sentence
 from debiased_contrastive.text.corpus import Corpus
-from debiased_contrastive.text.presets import TEXT_PRESETS
-from debiased_contrastive.text.run import inputs, method_for, text_of, trained_towers, with_corpus
-from debiased_contrastive.text.settings import TextSettings
-from debiased_contrastive.training.fit import fabric_of
-from debiased_contrastive.training.memory import keep_freed_memory
+from debiased_contrastive.text.run import inputs, make_method, read_corpus, train
+from debiased_contrastive.text.settings import TEXT_PRESETS, TextSettings, with_corpus
+from debiased_contrastive.training.machine import keep_freed_memory, start_fabric
 from debiased_contrastive.training.settings import as_json
 
 WARM_UP = 3
@@ -43,8 +41,11 @@ def made_up(folder: Path, sentences: int) -> Path:
 
 def whole(settings: TextSettings, corpus: Corpus, folder: Path, steps: int) -> float:
     """Seconds of so many steps of training as users run it, log and optimiser included; warm-up steps aside."""
-    run, fabric = new_run(folder, as_json(settings)), fabric_of(settings.training)
-    updates = trained_towers(settings, run, fabric, corpus)
+    run, fabric = (
+        new_run(folder, as_json(settings)),
+        start_fabric(settings.training.accelerator, settings.training.precision),
+    )
+    updates = train(settings, run, fabric, corpus)
     start = 0.0
     for update in updates:
         if update.step == WARM_UP:
@@ -59,8 +60,8 @@ def whole(settings: TextSettings, corpus: Corpus, folder: Path, steps: int) -> f
 def bare(settings: TextSettings, corpus: Corpus, steps: int) -> float:
     """Seconds of towers and loss alone, forward and backward, on the same batches."""
     torch.manual_seed(0)
-    method = method_for(settings, corpus.tokenizer.get_vocab_size())
-    fabric = fabric_of(settings.training)
+    method = make_method(settings, corpus.tokenizer.get_vocab_size())
+    fabric = start_fabric(settings.training.accelerator, settings.training.precision)
     batches: list[dict[str, Tensor]] = list(inputs(settings, corpus, fabric, range(WARM_UP + steps)))
     start = 0.0
     for step, batch in enumerate(batches):
@@ -79,7 +80,7 @@ def measured(settings: TextSettings, corpus: Corpus, steps: int, rounds: int) ->
             seconds["whole"].append(whole(settings, corpus, Path(folder) / str(turn), steps))
             seconds["bare"].append(bare(settings, corpus, steps))
             # nn.GRU over packed sentences in the place of ours.
-            with patch.object(sentence, "_written_out", return_value=False):
+            with patch.object(sentence, "_has_own_recurrence", return_value=False):
                 seconds["bare_nn_gru"].append(bare(settings, corpus, steps))
     least = {name: min(times) for name, times in seconds.items()}
     return {
@@ -101,7 +102,7 @@ def sentence_of(results: dict[str, Any]) -> str:
     slower = " and ".join(f"{row['nn_gru_times_as_long']:.1f}" for row in rows)
     return (
         f"`quickthoughts-small` trains {speeds}; {outside} of the time goes elsewhere than into towers and loss "
-        f"(batches, optimiser, clipping, log). With `nn.GRU` over packed sentences in the place of `recurrence.py` "
+        f"(batches, optimiser, clipping, log). With `nn.GRU` over packed sentences instead of our recurrence, "
         f"towers and loss take {slower} times as long."
     )
 
@@ -123,7 +124,7 @@ def main() -> None:
         settings = with_corpus(settings, path)
         settings = replace(settings, text=replace(settings.text, cache=arguments.cache))
         try:
-            corpus = text_of(settings)
+            corpus = read_corpus(settings)
         except (OSError, ValueError) as error:
             line.error(str(error))
         for threads in (1, 2):

@@ -20,17 +20,14 @@ from benchmarks.measure import THREADS, times
 from benchmarks.results import environment, parser, publish, whole_number
 from benchmarks.targets import Target, judged, speed_up
 from benchmarks.views import RECIPE, SIDE, pixels_of
+from debiased_contrastive.images.encoders import projector, small_convnet
 from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.projector import projector
-from debiased_contrastive.images.run import inputs
-from debiased_contrastive.images.settings import Settings
+from debiased_contrastive.images.run import make_inputs
+from debiased_contrastive.images.settings import ImageTraining, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
-from debiased_contrastive.images.small import small_convnet
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
-from debiased_contrastive.training.fit import fabric_of
-from debiased_contrastive.training.loop import steps
-from debiased_contrastive.training.order import steps_per_epoch
-from debiased_contrastive.training.settings import Training
+from debiased_contrastive.training.gradient import gradient_steps, steps_per_epoch
+from debiased_contrastive.training.machine import start_fabric
 
 WORKERS = 2
 RATE = 1e-3
@@ -53,11 +50,11 @@ def network() -> tuple[nn.Module, nn.Module]:
 def _ours(pixels: Tensor, batch: int) -> Step:
     """The loop that `debiased train` runs, without its log and checkpoints, of which the recipe has none."""
     method = SimCLR(*network(), DebiasedNTXentLoss(temperature=TEMPERATURE, tau_plus=TAU_PLUS))
-    settings = Settings(views=RECIPE, training=Training(batch=batch, accelerator="cpu"))
-    fabric = fabric_of(settings.training)
+    settings = SimCLRSettings(views=RECIPE, training=ImageTraining(batch=batch, accelerator="cpu"))
+    fabric = start_fabric(settings.training.accelerator, settings.training.precision)
     module, optimiser = fabric.setup(method, torch.optim.Adam(method.parameters(), lr=RATE))
-    given = inputs(settings, Images(pixels, None, ()), fabric, range(sys.maxsize))
-    loop = steps(fabric, module, optimiser, given, rate=lambda _: RATE, seed=settings.seed)
+    given = make_inputs(settings, Images(pixels, None, ()), fabric, range(sys.maxsize))
+    loop = gradient_steps(fabric, module, optimiser, given, rate=lambda _: RATE, seed=settings.seed)
 
     def epoch() -> None:
         for _ in islice(loop, steps_per_epoch(len(pixels), batch)):

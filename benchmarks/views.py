@@ -12,13 +12,14 @@ from benchmarks.contenders import OURS, Step, load_torchvision
 from benchmarks.measure import THREADS, times
 from benchmarks.results import environment, parser, publish, whole_number
 from benchmarks.targets import Target, judged, speed_up
-from debiased_contrastive.images.views import SimCLRViews
+from debiased_contrastive.images.augment import make_views
+from debiased_contrastive.images.views import Views
 
 COUNT = 2
 SIDE = 32
-RECIPE = SimCLRViews(size=SIDE)
+RECIPE = Views(size=SIDE)
 
-Views: TypeAlias = Callable[[Tensor], Tensor]
+MakeViews: TypeAlias = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,15 @@ class Contender:
     """build: what makes (COUNT, b, 3, SIDE, SIDE) normalised views of (b, 3, SIDE, SIDE) uint8 images."""
 
     title: str
-    build: Callable[[], Views]
+    build: Callable[[], MakeViews]
 
 
-def _ours() -> Views:
+def _ours() -> MakeViews:
     generator = torch.Generator().manual_seed(0)
-    return lambda pixels: RECIPE(pixels, COUNT, generator)
+    return lambda pixels: make_views(RECIPE, pixels, COUNT, generator)
 
 
-def _kornia(cropping_mode: str) -> Views:
+def _kornia(cropping_mode: str) -> MakeViews:
     """All views in one call and no matrices, which is faster; corners not aligned, as the others have them."""
     # Not an import statement: mypy would read the whole library where it is installed and miss it elsewhere.
     kornia = importlib.import_module("kornia.augmentation")
@@ -59,7 +60,7 @@ def _kornia(cropping_mode: str) -> Views:
     return views
 
 
-def _torchvision() -> Views:
+def _torchvision() -> MakeViews:
     """Its transforms draw once for all that they are given, so they are given one image at a time."""
     load_torchvision()
     from torchvision.transforms import v2
@@ -108,7 +109,7 @@ def measured(batch: int, rounds: int) -> list[dict[str, Any]]:
     ]
 
 
-def _step(views: Views, pixels: Tensor) -> Step:
+def _step(views: MakeViews, pixels: Tensor) -> Step:
     def step() -> None:
         with torch.no_grad():
             views(pixels)

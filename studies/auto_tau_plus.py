@@ -1,26 +1,29 @@
 """tau_plus="auto" beside the biased loss and tau_plus = 1/K, on worlds where the unbiased loss is known.
 
-    python -m studies.auto_tau_plus --out results/auto_tau_plus
-
-Every world's numbers go to one file of `--out`; a world whose file is there is skipped.
+python -m studies.auto_tau_plus --out results/auto_tau_plus
+python -m studies.auto_tau_plus --tables results/auto_tau_plus
 """
 
-import argparse
-import json
+from argparse import Namespace
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-from debiased_contrastive.files import write_atomically
-from debiased_contrastive.losses.auto import EVERY, AutoTauPlus
+from debiased_contrastive.files import read_json
+from debiased_contrastive.losses.auto import CALLS_PER_LOOK, AutoTauPlus
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
+from debiased_contrastive.report.numbers import markdown_table
+from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
 
 TEMPERATURES = (0.5, 0.2, 0.1, 0.07)
 QUERIES, NEGATIVES, BATCHES = 256, 510, 40
 MISTAKEN = (0.5, 2.0)
-"""Multiples of the true prior that "auto" is told as well."""
+"""Wrong priors that "auto" is also given, as multiples of the true one."""
 
 
 class World(NamedTuple):
@@ -33,7 +36,7 @@ class World(NamedTuple):
     """Concentration of positives around their anchor, as a multiple of the class's; None: samples of the class."""
     uneven: bool = False
 
-    def made(self, temperature: float) -> VonMisesFisherWorld:
+    def make(self, temperature: float) -> VonMisesFisherWorld:
         """The world at this temperature."""
         means = random_means(self.classes, 32 if self.classes < 100 else 64, torch.Generator().manual_seed(0))
         ranks = torch.arange(2, self.classes + 2, dtype=torch.float64)
@@ -54,10 +57,16 @@ WORLDS = (
 )
 
 
-def compared(world: World, temperature: float) -> dict[str, Any]:
-    """Losses of every setting over the same batches, after `auto` has seen a few, and shares on the floor."""
-    made = world.made(temperature)
-    prior = float(made.prior.square().sum())
+def make_jobs(_flags: Namespace) -> Iterator[Job]:
+    """Every world at every temperature."""
+    for world, temperature in product(WORLDS, TEMPERATURES):
+        yield Job(f"{world.name}-{temperature}", partial(compare, world, temperature))
+
+
+def compare(world: World, temperature: float) -> dict[str, Any]:
+    """Loss, gradient and share on the floor of every setting, over the same batches, once "auto" has seen a few."""
+    mixture = world.make(temperature)
+    prior = float(mixture.prior.square().sum())
     losses = {
         "unbiased": DebiasedInfoNCELoss(temperature, 0.0),
         "biased": DebiasedInfoNCELoss(temperature, 0.0),
@@ -75,16 +84,16 @@ def compared(world: World, temperature: float) -> dict[str, Any]:
     }
     generator = torch.Generator().manual_seed(1)
     for batch in range(BATCHES):
-        query, labels = made.sample(QUERIES, generator)
+        query, labels = mixture.sample(QUERIES, generator)
         kappa = None if world.surrogate is None else world.surrogate * world.kappa
-        key = made.members(labels, generator) if kappa is None else made.surrogates(query, kappa, generator)
-        negatives, of_negatives = made.sample(NEGATIVES, generator)
+        key = mixture.members(labels, generator) if kappa is None else mixture.surrogates(query, kappa, generator)
+        negatives, of_negatives = mixture.sample(NEGATIVES, generator)
         embeddings = tuple(z.requires_grad_() for z in (query, key, negatives))
         wanted = query.new_zeros(0)
         for name, loss in losses.items():
             oracle = {"labels": labels, "negative_labels": of_negatives} if name == "unbiased" else {}
             value = loss(*embeddings, **oracle)
-            if batch >= BATCHES - 2 * EVERY:
+            if batch >= BATCHES - 2 * CALLS_PER_LOOK:
                 gradient = torch.cat([part.flatten() for part in torch.autograd.grad(value, embeddings)])
                 wanted = gradient if name == "unbiased" else wanted
                 seen = loss.diagnostics
@@ -110,11 +119,10 @@ def is_closer(record: dict[str, Any]) -> bool:
     return bool(distance["auto"] < min(distance["biased"], distance["1/K"]))
 
 
-def records_of(folder: Path) -> list[dict[str, Any]]:
-    """All results of a folder, in the order of the worlds, warm to cold."""
-    order = [world.name for world in WORLDS]
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
-    return sorted(records, key=lambda found: (order.index(found["world"]["name"]), -found["temperature"]))
+def read_worlds(folder: Path) -> list[dict[str, Any]]:
+    """All results of a folder, in the order of the worlds, from high to low temperature."""
+    paths = (folder / f"{world.name}-{temperature}.json" for world, temperature in product(WORLDS, TEMPERATURES))
+    return [read_json(path) for path in paths if path.exists()]
 
 
 def markdown(folder: Path) -> str:
@@ -124,34 +132,22 @@ def markdown(folder: Path) -> str:
     """
     names = ["unbiased", "biased", "1/K", "auto", *(f"auto, prior x {factor}" for factor in MISTAKEN)]
     header = ["world", "t", *names, "tau_plus of auto", "auto nearest", "gradient: biased, 1/K, auto"]
-    lines = [header, ["---", *["---:"] * (len(header) - 1)]]
-    for record in records_of(folder):
-        cells = [_shown(record[name]) if name in record else "-" for name in names]
+    lines = []
+    for record in read_worlds(folder):
+        cells = [_show(record[name]) if name in record else "-" for name in names]
         world = [record["world"]["name"], f"{record['temperature']}"]
         tau_plus, nearest = f"{record['auto']['tau_plus']:.4f}", "yes" if is_closer(record) else "no"
         sizes = ", ".join(f"{record[name]['gradient_size']:.2g}" for name in ("biased", "1/K", "auto"))
         lines.append([*world, *cells, tau_plus, nearest, sizes])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(header, lines)
 
 
-def _shown(found: dict[str, float]) -> str:
+def _show(found: dict[str, float]) -> str:
     floored = f" ({100 * found['floored']:.0f} %)" if found["floored"] else ""
     return f"{found['loss']:.4f}{floored}"
 
 
-def main() -> None:
-    """Compare in every world that has no file yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    for world in WORLDS:
-        for temperature in TEMPERATURES:
-            path = out / f"{world.name}-{temperature}.json"
-            if not path.exists():
-                write_atomically(path, json.dumps(compared(world, temperature), indent=1) + "\n")
-                print(path, flush=True)
-
+STUDY = Study(make_jobs, (markdown,))
 
 if __name__ == "__main__":
-    main()
+    main("studies.auto_tau_plus")

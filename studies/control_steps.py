@@ -1,14 +1,17 @@
-"""How far the contrast moves an agent's encoder beside the critics, whatever share of its queries is on the floor.
+"""How far the contrastive loss moves an agent's encoder, compared with the critics.
 
-    python -m studies.control_steps RUNS --out results/control/steps-TASK.json
+    python -m studies.control_steps --runs build/table3/TASK --out results/control
+    python -m studies.control_steps --tables results/control
 
-RUNS is a folder of runs of `reproduce.table3`. Adam divides a gradient by its own length, so a loss that is
-nearly 0 may still move weights; how far, its optimiser knows, and every checkpoint holds that.
+The runs are those of Table 3, with their checkpoints; the result is `steps-TASK.json`. Adam divides a gradient by
+its own length, so a loss that is nearly 0 may still move weights. How far, its optimiser knows, and every
+checkpoint holds that.
 """
 
-import argparse
 import json
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -16,18 +19,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from debiased_contrastive.files import write_atomically
-from debiased_contrastive.reproduce.runner import table
-from debiased_contrastive.reproduce.table3_table import LABELS
+from debiased_contrastive.report.numbers import markdown_table
+from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.reproduce.table3 import LABELS
 from debiased_contrastive.training.checkpoint import load_whole
 
 LOSSES = {"encoder": "contrast", "critic": "critics"}
 """What moves the encoder, by the name of its optimiser."""
 
 
-def steps_of(state: Mapping[str, Any]) -> dict[str, float]:
-    """Mean absolute length of the step that each loss's optimiser stands at, on the weights of the encoder."""
-    weights = sum(name.startswith("eyes.") for name in state["module"])
+def make_jobs(flags: Namespace) -> Iterator[Job]:
+    """One file for a folder of runs."""
+    yield Job(f"steps-{flags.runs.name}", partial(measure_runs, flags.runs))
+
+
+def encoder_steps(state: Mapping[str, Any]) -> dict[str, float]:
+    """Mean absolute value of the last step of each loss's optimiser on the weights of the encoder."""
+    # Earlier versions called the encoder eyes.
+    weights = sum(name.startswith(("encoder.", "eyes.")) for name in state["module"])
     found = {}
     for name, loss in LOSSES.items():
         if name in state["optimisers"]:
@@ -40,7 +49,7 @@ def steps_of(state: Mapping[str, Any]) -> dict[str, float]:
 
 
 def adam_step(state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor:
-    """What Adam subtracted from a weight when it was last asked."""
+    """What Adam subtracted from a weight in its last step."""
     mean, square, count = state["exp_avg"], state["exp_avg_sq"], float(state["step"])
     mean = mean / (1 - group["betas"][0] ** count)
     square = square / (1 - group["betas"][1] ** count)
@@ -48,12 +57,12 @@ def adam_step(state: Mapping[str, Any], group: Mapping[str, Any]) -> Tensor:
     return step
 
 
-def measured(folder: Path) -> list[dict[str, Any]]:
-    """Of every checkpoint of the runs in a folder that has a contrast."""
+def measure_runs(folder: Path) -> list[dict[str, Any]]:
+    """The steps at every checkpoint of the runs in a folder that have a contrast."""
     rows = []
     for path in sorted(folder.glob("*/checkpoint-*.pt")):
         state = load_whole(path)
-        steps = steps_of(state)
+        steps = encoder_steps(state)
         if "contrast" in steps:
             name, _, seed = path.parent.name.rpartition("-seed")
             rows.append({"objective": name, "seed": int(seed), "step": int(state["step"]), **steps})
@@ -70,19 +79,16 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         if own:
             contrast, critics = (fmean(row[loss] for row in own) for loss in LOSSES.values())
             lines.append([label, f"{contrast:.1e}", f"{critics:.1e}", f"{contrast / critics:.2f}", str(len(own))])
-    return table(["objective", "by the contrast", "by the critics", "ratio", "checkpoints"], lines)
+    return markdown_table(["objective", "by the contrast", "by the critics", "ratio", "checkpoints"], lines)
 
 
-def main() -> None:
-    """Read checkpoints, write a file, show the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", type=Path)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    rows = measured(arguments.runs)
-    write_atomically(arguments.out, json.dumps(rows, indent=1) + "\n")
-    print(markdown(rows), end="")
+def tables(folder: Path) -> str:
+    """A table for each task."""
+    paths = sorted(folder.glob("steps-*.json"))
+    return "\n".join(markdown(json.loads(path.read_text(encoding="utf-8"))) for path in paths)
 
+
+STUDY = Study(make_jobs, (tables,))
 
 if __name__ == "__main__":
-    main()
+    main("studies.control_steps")

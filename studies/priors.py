@@ -1,36 +1,45 @@
-"""All estimators of the class prior on worlds where it is known: what they say beside what is true.
+"""All estimators of the class prior, compared with the truth on worlds where it is known.
 
-    python -m studies.priors --out results/priors
-
-Every world's numbers go to one file of `--out`; a world whose file is there is skipped.
+python -m studies.priors --out results/priors
+python -m studies.priors --tables results/priors
 """
 
-import argparse
-import json
+from argparse import Namespace
+from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from debiased_contrastive.files import write_atomically
+from debiased_contrastive.files import read_json
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
 from debiased_contrastive.prior.labels import collision_prior
 from debiased_contrastive.prior.mixture import Method, mixture_prior
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
+from debiased_contrastive.report.numbers import markdown_table
+from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
 
 CLASSES = (2, 5, 10, 20, 100)
 KAPPA = {2: 60.0, 5: 60.0, 10: 60.0, 20: 100.0, 100: 250.0}
-"""Concentration of the classes, so that they are told apart in 64 dimensions."""
+"""Concentration of the classes, large enough to tell them apart in 64 dimensions."""
 PAIRS, ITEMS, LABELS = (3000, 30_000), 5000, 500
 SURROGATE = 4.0
 """Concentration of stand-ins around their anchor, as a multiple of the classes'."""
 METHODS = ("labels", *get_args(Method), "clusters")
 
 
-def world_of(classes: int, sizes: str) -> VonMisesFisherWorld:
+def make_jobs(_flags: Namespace) -> Iterator[Job]:
+    """Every world."""
+    for positives, sizes, classes in product(("true", "stand-in"), ("even", "uneven"), CLASSES):
+        yield Job(f"{positives}-{sizes}-{classes}", partial(compare, classes, sizes, positives))
+
+
+def make_world(classes: int, sizes: str) -> VonMisesFisherWorld:
     """Classes in random directions; uneven: the k-th has a share in proportion to 1 / (k + 1)."""
     generator = torch.Generator().manual_seed(classes)
     ranks = torch.arange(2, classes + 2, dtype=torch.float64)
@@ -38,7 +47,7 @@ def world_of(classes: int, sizes: str) -> VonMisesFisherWorld:
     return VonMisesFisherWorld(random_means(classes, 64, generator), KAPPA[classes], priors=shares / shares.sum())
 
 
-def scores_of(world: VonMisesFisherWorld, positives: str, generator: torch.Generator) -> Scores:
+def draw_scores(world: VonMisesFisherWorld, positives: str, generator: torch.Generator) -> Scores:
     """Similarities of positive pairs, of the class or stand-ins, and of random pairs."""
     x, labels = world.sample(PAIRS[0], generator)
     own = positives == "true"
@@ -47,37 +56,40 @@ def scores_of(world: VonMisesFisherWorld, positives: str, generator: torch.Gener
     return Scores(_similarity(x, y), _similarity(u[::2], u[1::2]))
 
 
-def compared(classes: int, sizes: str, positives: str) -> dict[str, Any]:
+def compare(classes: int, sizes: str, positives: str) -> dict[str, Any]:
     """Every estimate in one world."""
-    world = world_of(classes, sizes)
+    world = make_world(classes, sizes)
     generator = torch.Generator().manual_seed(0)
-    scores = scores_of(world, positives, generator)
+    scores = draw_scores(world, positives, generator)
     x, labels = world.sample(ITEMS, generator)
-    found: list[PriorEstimate] = [collision_prior(labels[:LABELS].numpy())]
-    found += [mixture_prior(scores, method) for method in get_args(Method)]
-    found.append(cluster_prior(x.numpy()))
     return {
         "classes": classes,
         "sizes": sizes,
         "positives": positives,
         "truth": float(world.prior.square().sum()),
-        "estimates": [asdict(estimate) for estimate in found],
+        "estimates": list_estimates(labels, scores, cluster_prior(x.numpy())),
     }
+
+
+def list_estimates(labels: Tensor, scores: Scores, by_clusters: PriorEstimate) -> list[dict[str, Any]]:
+    """The estimates of all METHODS, as results keep them."""
+    by_mixtures = (mixture_prior(scores, method) for method in get_args(Method))
+    found: list[PriorEstimate] = [collision_prior(labels[:LABELS].numpy()), *by_mixtures, by_clusters]
+    return [asdict(estimate) for estimate in found]
 
 
 def markdown(folder: Path) -> str:
     """One row for each world, one column for each estimator; a star where it warns."""
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    records = [read_json(path) for path in sorted(folder.glob("*.json"))]
     records.sort(key=lambda record: (record["positives"] != "true", record["sizes"], record["classes"]))
-    header = ["positives", "classes", "true tau_plus", *METHODS]
-    lines = [header, ["---", "---", *["---:"] * (len(header) - 2)]]
+    lines = []
     for record in records:
         world = [record["positives"], f"{record['classes']} {record['sizes']}", f"{record['truth']:.4f}"]
-        lines.append([*world, *map(shown, record["estimates"])])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        lines.append([*world, *map(show_estimate, record["estimates"])])
+    return markdown_table(["positives", "classes", "true tau_plus", *METHODS], lines, "ll")
 
 
-def shown(estimate: dict[str, Any]) -> str:
+def show_estimate(estimate: dict[str, Any]) -> str:
     """An estimate as a cell of a table, with its interval; a star where it warns."""
     star = "*" if estimate["warnings"] else ""
     return f"{estimate['value']:.4f}{star} ({estimate['low']:.3f} to {estimate['high']:.3f})"
@@ -87,20 +99,7 @@ def _similarity(x: Tensor, y: Tensor) -> Any:
     return (x * y).sum(1).numpy()
 
 
-def main() -> None:
-    """Compare in every world that has no file yet."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    out = parser.parse_args().out
-    out.mkdir(parents=True, exist_ok=True)
-    for positives in ("true", "stand-in"):
-        for sizes in ("even", "uneven"):
-            for classes in CLASSES:
-                path = out / f"{positives}-{sizes}-{classes}.json"
-                if not path.exists():
-                    write_atomically(path, json.dumps(compared(classes, sizes, positives), indent=1) + "\n")
-                    print(path, flush=True)
-
+STUDY = Study(make_jobs, (markdown,))
 
 if __name__ == "__main__":
-    main()
+    main("studies.priors")

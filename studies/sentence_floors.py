@@ -1,60 +1,65 @@
-"""What each floor does while a text is learnt by heart: which share of the pairs it stops training, and how far.
+"""What each floor does while a text is learnt by heart: how many pairs it stops training, how low the loss gets.
 
     python -m studies.sentence_floors --out results/sentence_floors
+    python -m studies.sentence_floors --tables results/sentence_floors
 
 The text is that of the package, so small that towers come to know it: the state in which large towers end on a
 large one. Floors differ only there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import torch
+from debiased_contrastive.objectives.checks import FloorName
+from debiased_contrastive.report.numbers import markdown_table
+from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_results
+from debiased_contrastive.runs import Run
+from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective
 
-from debiased_contrastive.reproduce.runner import fill, grid_parser, shared
-from debiased_contrastive.text.presets import TEXT_PRESETS
-from debiased_contrastive.text.quickthoughts import Floor
-from debiased_contrastive.text.run import text_of, trained_towers
-from debiased_contrastive.text.settings import TextObjective, TextSettings
-from debiased_contrastive.training.fit import fabric_of, same_run
-from debiased_contrastive.training.memory import keep_freed_memory
-from debiased_contrastive.training.settings import as_json
-
-FLOORS: tuple[Floor, ...] = ("zero", "small", "relative", "biased")
-"""Of raw products."""
+FLOORS: tuple[FloorName, ...] = ("zero", "small", "relative", "biased")
+"""The floors that are possible for raw products."""
 LOGGED = ("step", "epoch", "loss", "biased_loss", "floored", "tau_cap_median")
+EPOCHS = (5, 10, 20)
+"""The epochs after which floors are compared."""
 
 
-def grid(seeds: int) -> Iterator[tuple[str, TextSettings]]:
-    """Name and settings of every run."""
+def make_jobs(seeds: int) -> Iterator[Job]:
+    """The biased loss and every floor, with every seed."""
     preset = TEXT_PRESETS["quickthoughts-small"].settings
     base = replace(preset, training=replace(preset.training, epochs=20, log_every=15))
-    for seed in range(seeds):
-        yield f"biased-seed{seed}", replace(base, seed=seed, objective=TextObjective("biased"))
-        for floor in FLOORS:
-            yield f"floor-{floor}-seed{seed}", replace(base, seed=seed, objective=TextObjective(floor=floor))
+    objectives = {"biased": TextObjective("biased"), **{f"floor-{one}": TextObjective(floor=one) for one in FLOORS}}
+    rows = {name: replace(base, objective=objective) for name, objective in objectives.items()}
+    return grid(rows, seeds, "text", measure)
 
 
-def result_of(settings: TextSettings, folder: Path) -> dict[str, Any]:
-    """Train one run, from wherever it stands."""
-    run = same_run(folder, settings)
-    for _ in trained_towers(settings, run, fabric_of(settings.training), text_of(settings)):
-        pass
-    course = [{key: line[key] for key in LOGGED} for line in run.metrics()]
-    return {"settings": as_json(settings), "course": course}
+def measure(_settings: object, run: Run, _corpus: object) -> dict[str, Any]:
+    """The curves."""
+    return {"course": [{key: line[key] for key in LOGGED} for line in run.metrics()]}
 
 
-def main() -> None:
-    """Run what is missing of the grid."""
-    arguments = grid_parser(__doc__, "build/floors").parse_args()
-    torch.set_num_threads(arguments.threads)
-    keep_freed_memory()
-    items = shared(grid(arguments.seeds), arguments.share)
-    fill(((name, partial(result_of, settings, arguments.runs / name)) for name, settings in items), arguments.out)
+def markdown(folder: Path) -> str:
+    """Pairs on the floor, and the biased loss, after some epochs of learning a text by heart."""
+    results, lines = read_results(folder, "biased"), []
+    for name in sorted(results, key=lambda name: (name != "biased", name)):
+        cells = []
+        for epoch in EPOCHS:
+            last = [_last_line(run["course"], epoch) for run in results[name].values()]
+            cells.append(f"{100 * fmean(line['floored'] for line in last):.0f} %")
+            cells.append(f"{fmean(line['biased_loss'] for line in last):.2f}")
+        lines.append([name.replace("floor-", "floor "), *cells])
+    columns = [f"{what}, epoch {epoch}" for epoch in EPOCHS for what in ("floored", "biased loss")]
+    return markdown_table(["", *columns], lines)
 
+
+def _last_line(curve: Sequence[Mapping[str, float]], epoch: int) -> Mapping[str, float]:
+    """The last line up to the end of an epoch."""
+    return [line for line in curve if line["epoch"] <= epoch][-1]
+
+
+STUDY = Study(lambda flags: make_jobs(flags.seeds), (markdown,), seeds=3)
 
 if __name__ == "__main__":
-    main()
+    main("studies.sentence_floors")

@@ -17,24 +17,21 @@ from benchmarks.control import sentence_of as agents_sentence
 from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.report.theory import markdown as theory_table
-from debiased_contrastive.reproduce import table1 as cmc_grid
-from debiased_contrastive.reproduce import table1_table as cmc_table
-from debiased_contrastive.reproduce import table2_table as sentence_table
-from debiased_contrastive.reproduce import table3_table as control_table
-from debiased_contrastive.reproduce.figure4_table import markdown as gap_table
+from debiased_contrastive.report.analyses import markdown as theory_table
+from debiased_contrastive.reproduce import table1, table2, table3
+from debiased_contrastive.reproduce.figure4 import markdown as gap_table
 from studies import control_steps
-from studies.auto_tau_plus import is_closer, records_of
+from studies.auto_tau_plus import is_closer, read_worlds
 from studies.auto_tau_plus import markdown as auto_table
 from studies.cifar10_priors import markdown as cifar10_prior_table
 from studies.priors import markdown as prior_table
+from studies.sentence_floors import markdown as floors_table
 from tests.mutants import MUTANTS, PACKAGE
 
 ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
 CORE = {"objectives", "kernels", "negatives", "losses"}
-LEAVES = {"runs", "files", "parquet", "paper", "domain", "numerics"}
+LEAVES = {"runs", "files", "paper", "domain", "numerics"}
 DOMAIN = CORE | {"training", "evaluation"} | LEAVES
 ROOMS = {
     "objectives": {"objectives", "numerics"},
@@ -42,20 +39,19 @@ ROOMS = {
     "negatives": {"objectives", "kernels", "negatives", "numerics"},
     "losses": CORE | {"numerics"},
     "prior": {"prior"},
-    "auditing": {"auditing", "prior", "objectives", "numerics", "files", "parquet", "report"},
+    "auditing": {"auditing", "prior", "objectives", "numerics", "files", "report"},
     "theory": {"theory", "objectives", "numerics"},
     "evaluation": {"evaluation", "objectives", "numerics"},
     "training": {"training", "objectives", "runs", "files", "numerics"},
     "images": {"images"} | DOMAIN,
     "text": {"text"} | DOMAIN,
     "control": {"control"} | DOMAIN,
-    "report": {"report", "runs", "files", "paper", "evaluation", "domain"},
+    "report": {"report", "runs", "files", "domain"},
     "paper.py": set(),
-    "domain.py": set(),
+    "domain.py": {"runs", "training"},  # training for types alone
     "numerics.py": set(),
     "files.py": set(),
     "runs.py": {"files"},
-    "parquet.py": set(),
 }
 EXTRAS = {
     "training": {"lightning_fabric", "safetensors"},
@@ -63,24 +59,29 @@ EXTRAS = {
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
     "reproduce": {"lightning_fabric"},
-    "report": {"matplotlib"},
+    "report": {"matplotlib", "jinja2"},
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
-    "auditing": {"numpy", "pyarrow"},
-    "parquet.py": {"pyarrow"},
+    "auditing": {"numpy", "pyarrow", "safetensors"},
+    "files.py": {"pyarrow"},
+    "domain.py": {"lightning_fabric"},  # for types alone
 }
 """What a room may import beside torch and the standard library: the extra of its domain."""
 
 
 def imports(file: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    """What a file imports when it is loaded or used; what only type checkers read does not count."""
+    names, waiting = set(), list(ast.parse(file.read_text()).body)
+    while waiting:
+        node: ast.AST = waiting.pop()
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: imports are absolute"
             names.add(node.module or "")
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            waiting += ast.iter_child_nodes(node)  # type: ignore[arg-type]
     return names
 
 
@@ -101,13 +102,40 @@ def test_imports_follow_the_way_of_the_data() -> None:
                 assert top in allowed, f"{file} imports {top}"
 
 
-def test_the_import_brings_nothing_but_torch() -> None:
-    script = (
-        f"import torch, sys; before = set(sys.modules); import {NAME}; "
-        "print(*{name.split('.')[0] for name in set(sys.modules) - before})"
-    )
+def modules_after(statements: str) -> set[str]:
+    """The modules that a fresh Python has loaded after these statements and had not before."""
+    script = f"import sys; before = set(sys.modules); {statements}; print(*set(sys.modules) - before)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert set(run.stdout.split()) <= {NAME, "torch", *sys.stdlib_module_names}
+    return set(run.stdout.split())
+
+
+def test_the_losses_bring_nothing_but_torch() -> None:
+    losses = f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name != 'audit']"
+    loaded = {name.split(".")[0] for name in modules_after(f"import torch; before = set(sys.modules); {losses}")}
+    assert loaded <= {NAME, "torch", *sys.stdlib_module_names}
+
+
+@pytest.mark.parametrize("module", ["", ".runs", ".report", ".objectives.checks", ".training.settings"])
+def test_torch_is_not_loaded_until_it_is_needed(module: str) -> None:
+    assert "torch" not in modules_after(f"import {NAME}{module}; dir({NAME})")
+
+
+def test_the_public_face_is_lazy_and_whole() -> None:
+    package = importlib.import_module(NAME)
+    assert {*package.__all__, "__version__"} <= set(dir(package))
+    assert all(getattr(package, name).__name__ == name for name in package.__all__)
+    with pytest.raises(AttributeError, match=f"module '{NAME}' has no attribute 'debias'"):
+        _ = package.debias
+    with pytest.raises(ImportError, match="cannot import name 'debias'"):
+        exec(f"from {NAME} import debias")
+
+
+def test_an_audit_without_its_extra_is_refused_in_one_line() -> None:
+    script = f"import sys; sys.modules['scipy'] = None; import {NAME} as dc; dc.audit"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    message = run.stderr.splitlines()[-1]
+    assert message.startswith("ImportError: dc.audit needs scipy")
+    assert message.endswith("which is missing: pip install 'debiased-contrastive[prior]'")
 
 
 def test_every_symbol_and_test_of_the_paper_map_exists() -> None:
@@ -174,8 +202,8 @@ def test_the_table_of_cifar10_is_that_of_its_results() -> None:
 
 def test_the_tables_of_text_are_those_of_its_results() -> None:
     document, novels = (ROOT / "docs/text.md").read_text(), ROOT / "results/novels"
-    for made, folder in ((sentence_table.markdown, novels), (sentence_table.course_markdown, novels),
-                         (sentence_table.floors_markdown, ROOT / "results/sentence_floors")):  # fmt: skip
+    for made, folder in ((table2.markdown, novels), (table2.course_markdown, novels),
+                         (floors_table, ROOT / "results/sentence_floors")):  # fmt: skip
         assert made(folder) in document
     speed = text_speed(json.loads((ROOT / "results/text_training.json").read_text()))
     assert speed in " ".join(document.split())
@@ -188,12 +216,12 @@ def test_the_tables_of_text_are_those_of_its_results() -> None:
 def test_the_tables_of_control_are_those_of_its_results() -> None:
     document, folder = (ROOT / "docs/control.md").read_text(), ROOT / "results/control"
     for task in ("cartpole-swingup", "walker-walk"):
-        assert control_table.returns_markdown(folder / task) in document
+        assert table3.returns_markdown(folder / task) in document
         assert control_steps.markdown(json.loads((folder / f"steps-{task}.json").read_text())) in document
         runs = [json.loads(path.read_text()) for path in (folder / task).glob("*.json")]
         assert len(runs) == 12
         assert {len([line for line in run["course"] if "return" in line]) for run in runs} == {8}
-    assert control_table.floors_markdown(folder / "cartpole-swingup") in document
+    assert table3.floors_markdown(folder / "cartpole-swingup") in document
     speed = json.loads((ROOT / "results/control_speed.json").read_text())
     assert agents_speed(speed) in document
     assert agents_sentence(speed) in document
@@ -201,11 +229,15 @@ def test_the_tables_of_control_are_those_of_its_results() -> None:
 
 def test_the_tables_of_multiview_coding_are_those_of_its_results() -> None:
     document, folder = (ROOT / "docs/cmc.md").read_text(), ROOT / "results/cmc"
-    assert all(made(folder) in document for made in cmc_table.TABLES)
-    assert cmc_table.thirds_markdown(ROOT / "results/cmc_order") in document
+    assert table1.markdown(folder) in document
+    assert table1.floors_markdown(folder) in document
+    order = table1.thirds_markdown(ROOT / "results/cmc_order")
+    assert order
+    assert order in document
     assert bank_table(json.loads((ROOT / "results/bank.json").read_text())) in document
     runs = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    asked = {f"{name}-seed{seed}" for name in cmc_grid.rows(PRESETS["cmc-small"].settings) for seed in range(3)}
+    rows = table1.ROWS.keys() - {"auto", "epochs"}
+    asked = {f"{name}-seed{seed}" for name in rows for seed in range(3)}
     assert asked <= set(runs)
     assert not any(run["modified"] for run in runs.values())
     assert {run["settings"]["data"]["root"] for run in runs.values()} == {None}
@@ -231,11 +263,11 @@ def test_the_table_of_cifar10_priors_is_that_of_its_results() -> None:
 def test_the_table_of_auto_is_that_of_its_results() -> None:
     folder = ROOT / "results/auto_tau_plus"
     assert auto_table(folder) in (ROOT / "docs/prior.md").read_text()
-    nearest = [is_closer(record) for record in records_of(folder) if record["world"]["surrogate"] is not None]
+    nearest = [is_closer(record) for record in read_worlds(folder) if record["world"]["surrogate"] is not None]
     assert nearest == [True] * 32, "README and document say so"
     sizes = [
         record["auto"]["gradient_size"]
-        for record in records_of(folder)
+        for record in read_worlds(folder)
         if record["world"]["name"] != "two" or record["temperature"] > 0.1
     ]
     assert all(0.5 < size < 2 for size in sizes), "the document says so"

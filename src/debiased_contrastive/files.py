@@ -1,4 +1,4 @@
-"""Files that are there in full or not at all, and what can be known of one before it is read or written."""
+"""Files that are written in full or not at all, checks before they are read or written, JSON, parquet and locks."""
 
 import contextlib
 import errno
@@ -14,15 +14,15 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-_DEEPEST = 32
-"""Levels of a JSON file; those of this package have five."""
-_LONGEST_INTEGER = 4000
-"""Digits of an integer that is read exactly, as far as Python does so; a longer one is damage."""
+_JSON_LEVELS = 32
+"""Levels of nesting that a JSON file may have; those of this package have five."""
+_INTEGER_DIGITS = 4000
+"""Digits up to which an integer is read exactly; Python refuses longer ones."""
 
 
 def write_atomically(path: Path, *content: str | bytes | memoryview) -> None:
-    """Replace a file, by parts one after the other, in one step: no reader and no crash leaves half of it."""
-    # With the process id, since two writers must not share one temporary file.
+    """Replace a file in one step by these parts, one after the other: no reader and no crash meets half of it."""
+    # The name has the process id, since two writers must not share one temporary file.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
@@ -32,28 +32,28 @@ def write_atomically(path: Path, *content: str | bytes | memoryview) -> None:
             os.fsync(file.fileno())
         os.replace(unfinished, path)
     except OSError as error:
-        raise not_written(path, error, "what was there before is untouched") from None
+        raise write_error(path, error, "what was there before is untouched") from None
     finally:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
 
 
-def not_written(path: Path, error: OSError, safe: str) -> OSError:
-    """An error that names the file, the reason and what is safe; a bare write says none of it on a full disk."""
+def write_error(path: Path, error: OSError, safe: str) -> OSError:
+    """Make an error that names the file, the reason and what is safe; on a full disk the system says none of it."""
     return type(error)(f"{path} could not be written ({error.strerror or error}); {safe}")
 
 
 def check_can_be_written(path: Path) -> None:
-    """Raise unless a file can be written, in a folder that may not be there yet: before long work, not after it."""
+    """Raise before long work unless a file can be written, in a folder that may not exist yet."""
     if path.is_dir():
         raise ValueError(f"{path} must be a file to write to; it is a folder: name a file in it")
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} must be a file to write to; it is a pipe or device: choose another place")
-    # Links to nowhere too, though nothing exists there: no folder can be made in their place.
+    # A link to nowhere counts as well: no folder can be made in its place.
     folder = next((parent for parent in path.parents if os.path.lexists(parent)), path.parent)
     probe = folder / f".{path.name}.{os.getpid()}.tmp"
     try:
-        # By trying: permissions alone know nothing of file systems that are full or read-only.
+        # Only trying helps: permissions say nothing of file systems that are full or read-only.
         probe.write_bytes(bytes(4096))
         probe.unlink()
     except OSError as error:
@@ -63,7 +63,7 @@ def check_can_be_written(path: Path) -> None:
 
 
 def printable(text: str) -> str:
-    """A text without anything that would move a cursor or change a colour.
+    """Escape whatever in a text would move a cursor or change a colour.
 
     >>> printable("red: " + chr(27) + "[31m") == "red: " + chr(92) + "x1b[31m"
     True
@@ -71,20 +71,20 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def file_digest(path: Path, seen: Callable[[int], None] = lambda _read: None) -> str:
-    """SHA-256 of the content of a file; `seen` is told the bytes read so far."""
+def file_digest(path: Path, on_progress: Callable[[int], None] = lambda _read: None) -> str:
+    """Compute the SHA-256 of a file; `on_progress` is called with the bytes read so far."""
     check_is_file(path)
     digest, read = hashlib.sha256(), 0
     with path.open("rb") as file:
         while content := file.read(2**20):
             digest.update(content)
             read += len(content)
-            seen(read)
+            on_progress(read)
     return digest.hexdigest()
 
 
 def check_is_file(path: Path) -> None:
-    """Raise unless this is a file: a pipe would be waited for without end."""
+    """Raise unless this is a file: to read a pipe could wait forever."""
     if not path.exists():
         raise FileNotFoundError(f"{path} is missing: restore it from a copy")
     if not path.is_file():
@@ -92,7 +92,7 @@ def check_is_file(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The content of a text file; raises where it is none: a missing one, a pipe, another encoding."""
+    """Read a text file; raises where it is missing, no file, or not UTF-8."""
     check_is_file(path)
     try:
         return path.read_bytes().decode()
@@ -101,7 +101,7 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; whatever is wrong with it is one line that names the file."""
+    """Read the JSON object in a file; whatever is wrong with it raises one line that names the file."""
     content = parse_json(read_text(path), path)
     if not isinstance(content, dict):
         raise ValueError(f"{path} must hold a JSON object; it holds a {type(content).__name__}: restore it")
@@ -109,10 +109,10 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: str, where: Path | str) -> Any:
-    """The value of a JSON text; raises a ValueError that names where it stands."""
+    """Parse a JSON text; raises a ValueError that names where it is from."""
     try:
-        content = json.loads(text, parse_int=_number)
-        if not _is_deep(content, _DEEPEST):
+        content = json.loads(text, parse_int=_parse_integer)
+        if not _is_deep(content, _JSON_LEVELS):
             return content
         reason = "is nested too deeply"
     except RecursionError:
@@ -123,7 +123,7 @@ def parse_json(text: str, where: Path | str) -> Any:
 
 
 def _is_deep(value: Any, levels: int) -> bool:
-    """Whether a value has more levels than that; whoever reads it may then follow them without care."""
+    # Whoever reads a value that is not deep may recurse without care.
     if not isinstance(value, dict | list):
         return False
     return not levels or any(
@@ -131,8 +131,30 @@ def _is_deep(value: Any, levels: int) -> bool:
     )
 
 
-def _number(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _LONGEST_INTEGER else float(digits)
+def _parse_integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _INTEGER_DIGITS else float(digits)
+
+
+def import_pyarrow(extra: str) -> Any:
+    """Import the library that reads .parquet; raises a line that names the extra which brings it."""
+    try:
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    except ImportError:
+        raise ValueError(f"reading .parquet needs pyarrow: pip install 'debiased-contrastive[{extra}]'") from None
+    return pyarrow
+
+
+@contextlib.contextmanager
+def open_parquet(path: Path, extra: str) -> Iterator[Any]:
+    """Open a file as pyarrow's ParquetFile, which reads no more at once than is asked for."""
+    arrow = import_pyarrow(extra)
+    try:
+        # Otherwise a whole row group of a column is read at once, and often there is one.
+        with arrow.parquet.ParquetFile(path, buffer_size=2**20, pre_buffer=False) as file:
+            yield file
+    except (arrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"{path} must be a whole .parquet file: {reason}; write it again") from error
 
 
 class LockedError(ValueError):
@@ -159,13 +181,13 @@ def lock(path: Path) -> Iterator[bool]:
 
 
 def _open_lock(path: Path) -> int:
-    # Through a link, a stranger's folder could empty any file; a pipe would be waited for.
+    # Through a link, a stranger's folder could empty any file; a pipe could wait forever.
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise ValueError(f"{path} must be a file of its folder; it is a link, folder or pipe: remove it")
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     except OSError as error:
-        raise not_written(path, error, "nothing was changed") from None
+        raise write_error(path, error, "nothing was changed") from None
 
 
 def _try_lock(handle: int) -> bool:

@@ -15,7 +15,7 @@ class Number:
     """One published number."""
 
     source: str
-    """Where it stands."""
+    """Where it was published."""
     data: str
     """What was trained on, or the control task."""
     measure: str
@@ -41,7 +41,7 @@ class Setting:
 
 
 SIMCLR = Setting(encoder="resnet50", dim=128, batch=256, epochs=400, temperature=0.5)
-"""Of the STL10 accuracies. The released code says 500 epochs; the paper and the checkpoint's name say 400."""
+"""Behind the STL10 accuracies. The released code says 500 epochs; the paper and the checkpoint's name say 400."""
 
 CLAIMED_STL10_GAIN = 4.26
 """The gain in the text (Section 5.1). The README's own numbers differ by 4.11."""
@@ -65,8 +65,8 @@ _SENTENCES: tuple[tuple[Objective, float, tuple[float, ...]], ...] = (
     ("debiased", 0.01, (76.2, 82.9, 86.9, 93.7, 89.1, 74.7, 82.7)),
 )
 
-SENTENCE_TAU_PLUS = tuple(tau_plus for _, tau_plus, _ in _SENTENCES)
-"""Its rows; 0 is the biased one."""
+SENTENCE_SCORES = {tau_plus: dict(zip(SENTENCE_TASKS, values, strict=True)) for _, tau_plus, values in _SENTENCES}
+"""The rows of Table 2 by tau_plus, which is 0 for the biased objective: a score for each task."""
 
 CONTROL_TASKS = (
     "finger-spin", "cartpole-swingup", "reacher-easy", "cheetah-run", "walker-walk", "ball_in_cup-catch",
@@ -94,8 +94,8 @@ def _numbers() -> tuple[Number, ...]:
     sentences = [
         # Both neighbours of a sentence are its positives.
         Number("Table 2", "bookcorpus", task, objective, tau_plus, 2, value)
-        for objective, tau_plus, values in _SENTENCES
-        for task, value in zip(SENTENCE_TASKS, values, strict=True)
+        for objective, tau_plus, _ in _SENTENCES
+        for task, value in SENTENCE_SCORES[tau_plus].items()
     ]
     returns = [
         Number("Table 3", task, "return", objective, tau_plus, num_positives, mean, deviation)
@@ -109,14 +109,14 @@ NUMBERS = _numbers()
 """Every published number, one entry each."""
 
 
-def published(
+def published_number(
     data: str, objective: str, *, tau_plus: float = 0.0, num_positives: int = 1, measure: str = "top1"
 ) -> float | None:
-    """The published number, None where there is none; the biased one has neither tau_plus nor M.
+    """The published number, None where there is none; tau_plus and M do not matter for the biased objective.
 
-    >>> published("stl10", "debiased", tau_plus=0.1)
+    >>> published_number("stl10", "debiased", tau_plus=0.1)
     84.26
-    >>> published("bookcorpus", "debiased", tau_plus=0.01, num_positives=2, measure="CR")
+    >>> published_number("bookcorpus", "debiased", tau_plus=0.01, num_positives=2, measure="CR")
     82.9
     """
     for number in NUMBERS:
@@ -126,18 +126,3 @@ def published(
         ):
             return number.value
     return None
-
-
-def published_sentence_score(task: str, tau_plus: float) -> float:
-    """A number of Table 2; the biased row has a tau_plus of 0.
-
-    >>> published_sentence_score("CR", 0.01)
-    82.9
-    """
-    objective = "debiased" if tau_plus else "biased"
-    value = published("bookcorpus", objective, tau_plus=tau_plus, num_positives=2, measure=task)
-    if value is None:
-        raise ValueError(
-            f"Table 2 has {', '.join(SENTENCE_TASKS)} and tau_plus {SENTENCE_TAU_PLUS}; got {task} and {tau_plus}"
-        )
-    return value

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.files import LockedError, lock, not_written, parse_json, read_json, write_atomically
+from debiased_contrastive.files import LockedError, lock, parse_json, read_json, write_atomically, write_error
 
 SETTINGS, ENVIRONMENT, METRICS = "settings.json", "environment.json", "metrics.jsonl"
 EVALUATION, TSNE, STRIP, ENCODER = "evaluation.json", "tsne.json", "strip.png", "encoder.json"
@@ -22,31 +22,30 @@ LOCK = ".lock"
 IMMATERIAL = {"data.root", "data.test_root", "text.cache", "training.accelerator"} | {
     f"training.{name}_every" for name in ("log", "checkpoint", "knn", "evaluate")
 }
-"""Settings that move no result: places, device, what is logged and when."""
+"""Settings that change no result: places, the device, and what is logged when."""
 _FILES = {"text.path", "towers.words"}
-"""Settings that name a file, which may have moved; a text is compared by its content, vectors of words are in the
-weights from the first step on."""
+"""Settings that name a file, which may have moved: a text is compared by its digest, word vectors are weights."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A folder that holds all there is to know of one training."""
+    """A folder that holds everything about one training."""
 
     folder: Path
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the run was started with."""
-        return self._read(SETTINGS)
+        settings = self._read(SETTINGS)
+        settings.pop("domain", None)
+        return settings
 
     @property
     def domain(self) -> str:
-        """Which kind of data it learns from; runs of earlier versions do not say, but their settings show it."""
+        """The name of its domain; runs of earlier versions do not say, but their settings show it."""
         settings = self._read(SETTINGS)
-        return str(
-            settings.get("domain")
-            or ("text" if "text" in settings else "control" if "camera" in settings else "images")
-        )
+        guess = "text" if "text" in settings else "control" if "camera" in settings else "images"
+        return str(settings.get("domain", guess))
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -55,7 +54,7 @@ class Run:
 
     @property
     def evaluation(self) -> dict[str, Any]:
-        """What the probes found; empty before they ran."""
+        """The results of its evaluation; empty before that."""
         return self._read(EVALUATION) if (self.folder / EVALUATION).exists() else {}
 
     @property
@@ -64,11 +63,11 @@ class Run:
         return (self.folder / ENCODER).is_file()
 
     def metrics(self) -> Iterator[dict[str, Any]]:
-        """The lines logged so far, in order; lines that are damaged, or cut short by a crash, are left out."""
+        """Read the log in order, without lines that are damaged or were cut short by a crash."""
         return (line for line in self._lines() if line is not None)
 
     def count_damaged_lines(self) -> int:
-        """How many lines of the log cannot be read; a last one that a crash cut short is none of them."""
+        """Count the lines of the log that cannot be read, but not a last one that a crash cut short."""
         return sum(line is None for line in self._lines())
 
     def log(self, step: int, values: Mapping[str, Any]) -> None:
@@ -79,16 +78,16 @@ class Run:
                 file.write(json.dumps({"step": step, **values}) + "\n")
         except OSError as error:
             safe = f"the run is safe at its last checkpoint: make room, then `debiased resume {self.folder}`"
-            raise not_written(path, error, safe) from None
+            raise write_error(path, error, safe) from None
 
     def forget_after(self, step: int) -> None:
-        """Drop lines of later steps, which a resumed run will log again, and lines that cannot be read."""
+        """Drop the lines of later steps, which a resumed run logs again, and lines that cannot be read."""
         kept = [line for line in self.metrics() if isinstance(line.get("step"), int) and line["step"] <= step]
         write_atomically(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
 
     @contextmanager
     def hold(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Be the only one who writes to the run; raises where another process is."""
+        """Hold the lock of the run; raises where another process writes to it."""
         try:
             with lock(self.folder / LOCK) as is_held:
                 if not is_held:
@@ -104,7 +103,7 @@ class Run:
             raise FileNotFoundError(f"{self.folder / name} is missing: the folder is not a complete run") from None
 
     def _lines(self) -> Iterator[dict[str, Any] | None]:
-        """The lines of the log, None for one that is damaged."""
+        """Read the lines of the log, None for one that is damaged."""
         path = self.folder / METRICS
         if not path.is_file():
             return
@@ -123,17 +122,18 @@ def _parse_line(line: bytes) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def new_run(folder: Path, settings: Mapping[str, Any]) -> Run:
-    """A run in a folder that is empty or not there yet."""
+def new_run(folder: Path, settings: Mapping[str, Any], domain: str | None = None) -> Run:
+    """Begin a run in a folder that is empty or not there yet."""
     check_is_free(folder)
     folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder)
     with run.hold(lambda _line: None):
-        # Again: another process may have been faster.
+        # Check again: another process may have been faster.
         check_is_free(folder)
         write_atomically(folder / ENVIRONMENT, json.dumps(_environment(), indent=2) + "\n")
-        # Settings last: they make the folder a run.
-        write_atomically(folder / SETTINGS, json.dumps(dict(settings), indent=2) + "\n")
+        # Settings are written last: they make the folder a run.
+        named = {} if domain is None else {"domain": domain}
+        write_atomically(folder / SETTINGS, json.dumps({**named, **settings}, indent=2) + "\n")
     return run
 
 
@@ -156,19 +156,37 @@ def check_is_free(folder: Path) -> None:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder holds a run."""
+    """Tell whether a folder holds a run."""
     return (folder / SETTINGS).is_file()
 
 
 def existing_run(folder: Path) -> Run:
-    """The run in a folder."""
+    """Return the run in a folder, which must hold one."""
     if not is_run(folder):
         raise FileNotFoundError(f"{folder} holds no run: expected {SETTINGS} in it")
     return Run(folder)
 
 
+def finished_run(folder: Path) -> Run:
+    """Return the run in a folder, which must have been trained to its end."""
+    run = existing_run(folder)
+    if not run.is_finished:
+        raise FileNotFoundError(f"{folder} is not trained yet: finish it with `debiased resume {folder}`")
+    return run
+
+
+def open_run(folder: Path, settings: Mapping[str, Any], domain: str | None = None) -> Run:
+    """Return the run in a folder, or begin one; a run with other settings is an error."""
+    if not is_run(folder):
+        return new_run(folder, settings, domain)
+    run = existing_run(folder)
+    if run.settings != settings:
+        raise ValueError(f"{folder} holds a run with other settings: choose another --out, or remove it")
+    return run
+
+
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings with dotted keys.
+    """Flatten nested settings to dotted keys.
 
     >>> flat_settings({"seed": 0, "objective": {"kind": "biased", "tau_plus": 0.0}})
     {'seed': 0, 'objective.kind': 'biased', 'objective.tau_plus': 0.0}
@@ -183,15 +201,17 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
 
 
 def settings_difference(own: Mapping[str, Any], others: Mapping[str, Any]) -> str:
-    """The first setting that makes two runs different ones, in words; empty where none does.
+    """Describe the first difference between the settings of two runs; empty where no result depends on any.
+
+    Settings that only the others have are ignored: a version may have had more of them.
 
     >>> settings_difference({"seed": 0, "data": {"root": "a"}}, {"seed": 1, "data": {"root": "b"}})
     'seed is 1 instead of 0'
     """
     mine, theirs = flat_settings(own), flat_settings(others)
-    for key in dict.fromkeys((*mine, *theirs)):
-        if key not in IMMATERIAL | _FILES and mine.get(key) != theirs.get(key):
-            return f"{key} is {theirs.get(key)} instead of {mine.get(key)}"
+    for key, value in mine.items():
+        if key not in IMMATERIAL | _FILES and theirs.get(key) != value:
+            return f"{key} is {theirs.get(key)} instead of {value}"
     return ""
 
 
@@ -209,11 +229,11 @@ def _environment() -> dict[str, Any]:
 
 @cache
 def _revision() -> dict[str, Any]:
-    """Of the code in memory: what changes on the disk while a process goes on is not what it runs."""
-    # Installed below somebody else's repository, this file is not one of its own.
+    """Read the git revision once, since what changes on disk later is not what this process runs."""
+    # Where the package is installed inside somebody else's repository, git does not know this file.
     if _git("ls-files", "--error-unmatch", Path(__file__).name) is None:
         return {"revision": None, "modified": None}
-    # Of the package alone: results that are not committed yet change nothing.
+    # Only the package counts: results that are not committed yet change nothing.
     return {"revision": _git("rev-parse", "HEAD"), "modified": bool(_git("status", "--porcelain", "."))}
 
 
@@ -225,7 +245,7 @@ def _version(name: str) -> str | None:
 
 
 def _git(*words: str) -> str | None:
-    """What git says of the code, None where there is no git or no repository."""
+    """Run git on the package; None where there is no git or no repository."""
     try:
         done = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True, check=True

@@ -15,16 +15,16 @@ from torch import Tensor
 import debiased_contrastive as dc
 from debiased_contrastive.auditing import anchors as anchors_room
 from debiased_contrastive.auditing import audit as room
-from debiased_contrastive.auditing import reading
 from debiased_contrastive.auditing import sample as sample_room
-from debiased_contrastive.auditing.advice import Case, advice, down
-from debiased_contrastive.objectives.effective import share_of_cap
+from debiased_contrastive.auditing import tables
+from debiased_contrastive.auditing.result import advise, round_down
+from debiased_contrastive.objectives.estimator import share_of_cap
 from debiased_contrastive.objectives.statistics import Statistics, from_logits, log_mean_exp
 from debiased_contrastive.prior import mixture
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate
-from debiased_contrastive.report.audit import settings_of
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
+from debiased_contrastive.report.analyses import setting_rows
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
 
 CLASSES = 5
 
@@ -33,8 +33,8 @@ CLASSES = 5
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few numbers of clusters and few draws: the estimators have tests of their own."""
     monkeypatch.setattr(room, "cluster_prior", lambda rows, seed: _clusters(rows, seed))
-    draws = {name: (function, 2) for name, (function, _) in mixture._FUNCTIONS.items()}
-    monkeypatch.setattr(mixture, "_FUNCTIONS", draws)
+    draws = {name: (function, 2) for name, (function, _) in mixture._ESTIMATORS.items()}
+    monkeypatch.setattr(mixture, "_ESTIMATORS", draws)
 
 
 @pytest.fixture
@@ -185,13 +185,13 @@ def test_rows_without_a_label_are_left_out() -> None:
 
 def test_large_files_are_sampled_and_small_ones_stand_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y, labels = world(700)
-    monkeypatch.setattr(sample_room, "KEPT", 200)
-    monkeypatch.setattr(anchors_room, "ANCHORS", 100)
+    monkeypatch.setattr(sample_room, "KEPT_ROWS", 200)
+    monkeypatch.setattr(anchors_room, "ENOUGH_ANCHORS", 100)
     found = dc.audit(x, y, labels, batch_size=64)
     assert "From 200 of 700 rows, drawn at random; all were checked." in found.notes
     assert 100 <= found.num_anchors <= 128
     large = dc.audit(x, y, labels, batch_size=5000)
-    assert "A batch of 5,000 is stood for by the 700 rows that were looked at." in large.notes
+    assert "A batch of 5,000 is represented by the 700 rows that were measured." in large.notes
     assert large.false_negatives[0] == pytest.approx(4999 * large.prior.value)
 
 
@@ -225,12 +225,13 @@ def test_the_page_needs_nothing_else_and_trusts_no_name(tmp_path: Path) -> None:
     assert densities == pytest.approx([1.0] * 3)
 
 
-def told(**changed: Any) -> tuple[Any, str]:
-    usual = Case(
-        biased=4.0, unbiased=3.0, constant=0.0437, at_constant=3.1, at_auto=3.05, prior=0.1, is_doubtful=False,
+def told(*, is_doubtful: bool = False, **changed: Any) -> tuple[Any, str]:
+    usual = replace(
+        dc.audit(world(60)[0], prior=0.1),
+        biased_loss=4.0, unbiased_loss=3.0, constant=0.0437, loss_at_constant=3.1, loss_at_auto=3.05,
         floored_at_prior=0.0, temperature=0.5, batch_size=256,
     )  # fmt: skip
-    return advice(replace(usual, **changed))
+    return advise(replace(usual, **changed), is_doubtful=is_doubtful)
 
 
 def test_advice_is_two_sentences_and_fits_the_numbers() -> None:
@@ -240,23 +241,28 @@ def test_advice_is_two_sentences_and_fits_the_numbers() -> None:
     assert words.startswith("Set tau_plus=0.043. It closes 90 % of the gap")
     _, words = told(floored_at_prior=0.6)
     assert "not more: the prior itself, 0.1, would put 60 % of the anchors on the floor." in words
-    setting, words = told(at_constant=3.8, floored_at_prior=1.0)
+    setting, words = told(loss_at_constant=3.8, floored_at_prior=1.0)
     assert setting == "auto"
     assert words.startswith("Set tau_plus=AutoTauPlus(prior=0.1), which closes 95 % of the gap: at temperature 0.5")
-    setting, _ = told(at_constant=3.8, at_auto=3.9)
+    setting, _ = told(loss_at_constant=3.8, loss_at_auto=3.9)
     assert setting == 0.0437, "auto would be worse"
-    setting, words = told(unbiased=3.99)
+    setting, words = told(unbiased_loss=3.99)
     assert setting == 0
     assert "sampling bias is negligible" in words
     assert "About 25.5 of an anchor's 255 unlabeled samples" in words
-    assert told(biased=1e-3, unbiased=1e-9)[0] == 0
-    setting, words = told(unbiased=4.5)
+    assert told(biased_loss=1e-3, unbiased_loss=1e-9)[0] == 0
+    setting, words = told(unbiased_loss=4.5)
     assert setting == 0
     assert "no nearer to each other" in words
     setting, words = told(is_doubtful=True)
     assert setting == 0
     assert "until the prior is known: pass it, or labels" in words
-    cases = [told(), told(at_constant=3.8, floored_at_prior=1.0), told(unbiased=3.99), told(unbiased=4.5)]
+    cases = [
+        told(),
+        told(loss_at_constant=3.8, floored_at_prior=1.0),
+        told(unbiased_loss=3.99),
+        told(unbiased_loss=4.5),
+    ]
     for _, words in [*cases, told(is_doubtful=True)]:
         assert len([part for part in words.split(". ") if part]) == 2
 
@@ -265,13 +271,13 @@ def test_the_table_shows_what_the_sentence_says() -> None:
     x, y, labels = world(300)
     for temperature in (0.5, 0.1):
         found = dc.audit(x, y, labels, temperature=temperature)
-        (_, advised, _), *_ = settings_of(found.to_dict())
+        (_, advised, _), *_ = setting_rows(found.to_dict())
         if found.tau_plus == "auto":
             assert advised.startswith("AutoTauPlus(prior=0.")
             assert "AutoTauPlus" in found.advice
         else:
             assert float(advised) == pytest.approx(found.tau_plus, rel=0.01)
-            assert f"tau_plus={down(found.tau_plus)}" in found.advice
+            assert f"tau_plus={round_down(found.tau_plus)}" in found.advice
 
 
 @pytest.mark.parametrize("n", [50, 51, 62, 119, 598, 1198])
@@ -370,6 +376,6 @@ def test_a_missing_name_is_an_attribute_error() -> None:
 def test_a_bad_row_is_named_by_its_place_in_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     x, _, _ = world(100)
     x[[77, 93], 5] = math.inf
-    monkeypatch.setattr(reading, "BLOCK_BYTES", 10 * x[0].numel() * 8)
+    monkeypatch.setattr(tables, "BLOCK_BYTES", 10 * x[0].numel() * 8)
     with pytest.raises(ValueError, match=r"got 2 of 100 that are not, the first is row 77"):
         dc.audit(x)

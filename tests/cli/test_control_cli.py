@@ -66,7 +66,10 @@ def test_an_unfinished_run_has_no_agent_to_show(tmp_path: Path, capsys: pytest.C
 def test_flags_of_other_domains_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     for words, message in (
-        (["evaluate", str(run), "--official"], "evaluate takes nothing but RUN"),
+        (
+            ["evaluate", str(run), "--official"],
+            "is a run on control: evaluate takes no such flag there; got --official: leave it out",
+        ),
         (["resume", str(run), "--data-root", "x"], "leave --data-root out"),
         (["embed", str(run), "--images", "x", "--out", "y.npy"], "features of images and sentences alone"),
         (["watch", str(run), "--out", "film.avi"], "a film must end in .mp4 or .gif; got film.avi"),
@@ -89,11 +92,12 @@ def test_the_demo_has_a_film_a_strip_and_a_curve(
 ) -> None:
     from dataclasses import replace
 
-    from debiased_contrastive.control import demo as control_demo
+    from debiased_contrastive.control import run as control_demo
 
-    whole = control_demo.demo_settings()
+    (whole,) = control_demo.demo_settings(tmp_path)
     training = replace(whole.training, frames=400, random_steps=20, batch=8, evaluate_every=20, episodes=1)
-    monkeypatch.setattr(control_demo, "demo_settings", lambda: replace(whole, training=training))
+    small = replace(control_demo.DEMO, settings=lambda _folder: [replace(whole, training=training)])
+    monkeypatch.setattr(control_demo, "DEMO", small)
     folder = tmp_path / "demo"
     main(["demo", "--domain", "control", "--out", str(folder), "--quiet"])
     assert f"open {folder / 'report.html'}" in capsys.readouterr().out

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.control.agent import Agent, AgentSettings
+from debiased_contrastive.control.agent import Agent
 from debiased_contrastive.control.curl import Contrast
-from debiased_contrastive.control.networks import motion, shares
-from debiased_contrastive.control.sac import LOG_STD
+from debiased_contrastive.control.networks import frame_differences, to_unit_range
+from debiased_contrastive.control.sac import LOG_STD_BOUNDS
+from debiased_contrastive.control.settings import AgentSettings
 
 SMALL = {"filters": 4, "layers": 2, "feature_dim": 8, "hidden_dim": 32}
 
@@ -48,81 +49,84 @@ def moved(agent: Agent, names: list[str], update: object) -> set[str]:
     }
 
 
-PARTS = ["eyes", "actor_head", "policy", "critics", "contrast", "slow_eyes", "slow_critics"]
+PARTS = ["encoder", "actor_head", "policy", "critics", "contrast", "target_encoder", "target_critics"]
 
 
 def test_every_loss_moves_its_own_networks_and_no_others() -> None:
     agent, (given, actions, rewards, discounts, given_next) = agent_of(tau_plus=0.05), batch()
-    views, following = [shares(view) for view in given], shares(given_next)
+    views, following = [to_unit_range(view) for view in given], to_unit_range(given_next)
     critics = moved(agent, PARTS, lambda: agent._update_critics(views[0], actions, rewards, discounts, following))
-    assert critics == {"eyes", "critics"}
+    assert critics == {"encoder", "critics"}
     alpha = agent.log_alpha.item()
     assert moved(agent, PARTS, lambda: agent._update_policy(views[0])) == {"actor_head", "policy"}
     assert agent.log_alpha.item() != alpha
     contrast = contrast_of(agent)
     assert moved(agent, PARTS, lambda: agent._update_contrast(contrast, views[0], views[1:])) == {
-        "eyes",
+        "encoder",
         "contrast",
     }
-    assert moved(agent, PARTS, agent._follow) == {"slow_eyes", "slow_critics"}
+    assert moved(agent, PARTS, agent.update_targets) == {"target_encoder", "target_critics"}
 
 
-def test_slow_copies_go_their_share_of_the_way() -> None:
+def test_target_networks_go_their_share_of_the_way() -> None:
     agent = agent_of(critic_rate=0.25, encoder_rate=0.5)
-    for slow, fast, rate in ((agent.slow_critics, agent.critics, 0.25), (agent.slow_eyes, agent.eyes, 0.5)):
+    for slow, fast, rate in (
+        (agent.target_critics, agent.critics, 0.25),
+        (agent.target_encoder, agent.encoder, 0.5),
+    ):
         with torch.no_grad():
             for weight in fast.parameters():
                 weight.add_(1.0)
         before = weights(slow)
-        agent._follow()
+        agent.update_targets()
         for old, new, goal in zip(before, weights(slow), weights(fast), strict=True):
             torch.testing.assert_close(new, old + rate * (goal - old))
 
 
 def apart() -> Agent:
-    """An agent whose slow networks are far from the others."""
+    """An agent whose target networks are far from the others."""
     agent = agent_of(tau_plus=0.0)
     with torch.no_grad():
-        for module in (agent.slow_eyes, agent.slow_critics):
+        for module in (agent.target_encoder, agent.target_critics):
             for weight in module.parameters():
                 weight.add_(0.1 * torch.randn_like(weight))
     return agent
 
 
-def test_keys_come_from_the_slow_eyes() -> None:
+def test_keys_come_from_the_target_encoder() -> None:
     agent, (views, *_) = apart(), batch()
-    seen, other = map(shares, views)
+    seen, other = map(to_unit_range, views)
     with torch.no_grad():
-        scores = agent.eyes(seen) @ contrast_of(agent).weight @ agent.slow_eyes(other).T
+        scores = agent.encoder(seen) @ contrast_of(agent).weight @ agent.target_encoder(other).T
         wanted = torch.nn.functional.cross_entropy(scores, torch.arange(len(scores)))
     found = agent._update_contrast(contrast_of(agent), seen, [other])
     assert found["contrast_loss"] == pytest.approx(wanted.item(), rel=1e-5)
 
 
-def test_critics_learn_what_the_slow_ones_say_of_the_next_action() -> None:
+def test_critics_learn_what_the_target_critics_say_of_the_next_action() -> None:
     agent, (views, actions, rewards, _, following) = apart(), batch()
-    seen, discounts = shares(views[0]), torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    seen, discounts = to_unit_range(views[0]), torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 1.0])
     with torch.no_grad():
-        values = agent.critics(agent.eyes(seen), actions)
+        values = agent.critics(agent.encoder(seen), actions)
         torch.manual_seed(5)
-        head, convolutions = agent.actor_head, agent.eyes.convolutions
-        action, log_density = agent.policy.drawn(head(convolutions(shares(following))))
-        slow = agent.slow_critics(agent.slow_eyes(shares(following)), action)
+        head, convolutions = agent.actor_head, agent.encoder.convolutions
+        action, log_density = agent.policy.sample(head(convolutions(to_unit_range(following))))
+        slow = agent.target_critics(agent.target_encoder(to_unit_range(following)), action)
         alpha = agent.settings.alpha
         wanted = rewards + 0.99 * discounts * (torch.minimum(slow[0], slow[1]) - alpha * log_density)
         loss = sum((value - wanted).square().mean() for value in values)
     torch.manual_seed(5)
-    found = agent._update_critics(seen, actions, rewards, discounts, shares(following))
+    found = agent._update_critics(seen, actions, rewards, discounts, to_unit_range(following))
     assert found["critic_loss"] == pytest.approx(float(loss), rel=1e-5)
 
 
 def test_the_policy_learns_what_the_fast_critics_say_of_its_action() -> None:
     agent, (views, *_) = apart(), batch()
-    seen = shares(views[0])
+    seen = to_unit_range(views[0])
     with torch.no_grad():
         torch.manual_seed(5)
-        action, log_density = agent.policy.drawn(agent.actor_head(agent.eyes.convolutions(seen)))
-        values = agent.critics(agent.eyes(seen), action)
+        action, log_density = agent.policy.sample(agent.actor_head(agent.encoder.convolutions(seen)))
+        values = agent.critics(agent.encoder(seen), action)
         wanted = (agent.settings.alpha * log_density - torch.minimum(values[0], values[1])).mean()
     torch.manual_seed(5)
     found = agent._update_policy(seen)
@@ -145,7 +149,7 @@ def test_the_defaults_are_the_protocols() -> None:
         2,
         1,
     )
-    assert LOG_STD == (-10, 2)
+    assert LOG_STD_BOUNDS == (-10, 2)
     agent = agent_of()
     assert agent.target_entropy == -2
     assert agent.log_alpha.exp().item() == pytest.approx(0.1)
@@ -160,9 +164,9 @@ def test_the_defaults_are_the_protocols() -> None:
     assert weight.mean().item() == pytest.approx(0.5, abs=0.03)
 
 
-def test_the_policy_and_what_is_slow_move_every_other_time() -> None:
+def test_the_policy_and_the_targets_move_every_other_time() -> None:
     agent, given = agent_of(), batch()
-    assert moved(agent, PARTS, lambda: agent.update(1, *given)) == {"eyes", "critics", "contrast"}
+    assert moved(agent, PARTS, lambda: agent.update(1, *given)) == {"encoder", "critics", "contrast"}
     assert moved(agent, PARTS, lambda: agent.update(2, *given)) == set(PARTS)
 
 
@@ -171,10 +175,10 @@ def test_with_motion_what_is_learnt_from_and_acted_on_are_changes() -> None:
     settings = AgentSettings(filters=4, layers=2, feature_dim=8, hidden_dim=32, motion=True)
     agent = Agent(6, 12, 2, settings, None, stack=2)
     frames = torch.randint(256, (1, 6, 12, 12), dtype=torch.uint8)
-    torch.testing.assert_close(agent._input(frames), motion(shares(frames), 3))
+    torch.testing.assert_close(agent._input(frames), frame_differences(to_unit_range(frames), 3))
     with torch.no_grad():
-        head, convolutions = agent.actor_head, agent.eyes.convolutions
-        wanted = agent.policy(head(convolutions(motion(shares(frames), 3))))[0].tanh()[0]
+        head, convolutions = agent.actor_head, agent.encoder.convolutions
+        wanted = agent.policy(head(convolutions(frame_differences(to_unit_range(frames), 3))))[0].tanh()[0]
     torch.testing.assert_close(agent.act(frames[0], explore=False), wanted)
 
 
@@ -190,9 +194,7 @@ def test_without_a_contrast_there_is_none() -> None:
 def test_further_crops_are_positives_of_the_correction(num_positives: int) -> None:
     agent, given = agent_of(tau_plus=0.1), batch(views=1 + num_positives)
     found = agent.update(1, *given)
-    seen = contrast_of(agent).seen
-    assert seen is not None
-    assert float(torch.as_tensor(seen.num_positives).float().mean()) == num_positives
+    assert contrast_of(agent).diagnostics.num_positives == num_positives
     assert 0 <= found["floored"] <= 1
 
 
@@ -200,10 +202,12 @@ def test_two_steps_on_the_encoder_are_the_released_codes() -> None:
     lengths = []
     for steps in (1, 2):
         agent, given = agent_of(encoder_steps=steps), batch()
-        before = weights(agent.eyes)
-        seen, *others = map(shares, given[0])
+        before = weights(agent.encoder)
+        seen, *others = map(to_unit_range, given[0])
         agent._update_contrast(contrast_of(agent), seen, others)
-        lengths.append(sum(float((new - old).norm()) for old, new in zip(before, weights(agent.eyes), strict=True)))
+        lengths.append(
+            sum(float((new - old).norm()) for old, new in zip(before, weights(agent.encoder), strict=True))
+        )
     assert lengths[1] == pytest.approx(2 * lengths[0], rel=0.05)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from debiased_contrastive.control.curl import Contrast
-from debiased_contrastive.losses.floors import RELATIVE, SMALL
+from debiased_contrastive.objectives.estimator import RELATIVE_FLOOR, SMALL_FLOOR
 
 
 def made(m: int = 1, b: int = 6, d: int = 4, **settings: object) -> tuple[Contrast, Tensor, Tensor]:
@@ -28,14 +28,16 @@ def slow(contrast: Contrast, queries: Tensor, keys: Tensor, floor: float) -> flo
         others = [math.exp(score(q, k)) for j, k in enumerate(keys[0].tolist()) if j != i]
         own = [math.exp(score(q, view[i])) for view in keys.tolist()]
         mean = sum(others) / len(others)
-        g = max((mean - tau * sum(own) / len(own)) / (1 - tau), floor * mean if floor == RELATIVE else floor)
+        g = max((mean - tau * sum(own) / len(own)) / (1 - tau), floor * mean if floor == RELATIVE_FLOOR else floor)
         losses.append(-math.log(own[0] / (own[0] + len(others) * g)))
     return sum(losses) / len(losses)
 
 
 @pytest.mark.parametrize("m", [1, 2, 3])
 @pytest.mark.parametrize("tau", [0.0, 0.1, 0.5])
-@pytest.mark.parametrize(("floor", "least"), [("zero", 0.0), ("small", math.exp(SMALL)), ("relative", RELATIVE)])
+@pytest.mark.parametrize(
+    ("floor", "least"), [("zero", 0.0), ("small", math.exp(SMALL_FLOOR)), ("relative", RELATIVE_FLOOR)]
+)
 def test_it_equals_the_loop(m: int, tau: float, floor: str, least: float) -> None:
     contrast, queries, keys = made(m, tau_plus=tau, floor=floor)
     assert contrast(queries, keys).item() == pytest.approx(slow(contrast, queries, keys, least), rel=1e-4)
@@ -46,7 +48,7 @@ def test_without_correction_it_is_the_released_cross_entropy() -> None:
     logits = queries @ contrast.weight @ keys[0].T
     want = F.cross_entropy(logits - logits.max(1, keepdim=True).values, torch.arange(6))
     assert contrast(queries, keys).item() == pytest.approx(want.item(), rel=1e-5)
-    assert contrast.floored == 0
+    assert contrast.diagnostics.floored == 0
 
 
 @pytest.mark.parametrize("floor", ["zero", "small", "relative", "biased", "cap_tau"])
@@ -58,8 +60,8 @@ def test_gradients_are_finite_whatever_the_floor_and_the_size(floor: str) -> Non
     assert queries.grad is not None
     assert queries.grad.isfinite().all()
     assert contrast.weight.grad is not None
-    assert 0 < contrast.floored <= 1
-    assert 0 <= contrast.tau_cap <= 1
+    assert 0 < contrast.diagnostics.floored <= 1
+    assert 0 <= contrast.diagnostics.tau_cap_median <= 1
 
 
 def test_floor_zero_switches_found_pairs_off_and_the_others_do_not() -> None:
@@ -70,7 +72,7 @@ def test_floor_zero_switches_found_pairs_off_and_the_others_do_not() -> None:
             contrast.weight.copy_(torch.eye(6))
         contrast(queries, queries.unsqueeze(0)).backward()
         assert contrast.weight.grad is not None
-        assert contrast.floored == 1
+        assert contrast.diagnostics.floored == 1
         assert bool(contrast.weight.grad.any()) == learns
 
 

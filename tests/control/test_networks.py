@@ -3,25 +3,25 @@
 import pytest
 import torch
 
-from debiased_contrastive.control.networks import Convolutions, head, motion, shares
+from debiased_contrastive.control.networks import Convolutions, frame_differences, make_head, to_unit_range
 
 
 def test_the_sizes_are_those_of_the_protocol() -> None:
     convolutions = Convolutions(9, 84)
     assert convolutions.feature_dim == 32 * 35 * 35
     frames = torch.randint(256, (2, 9, 84, 84), dtype=torch.uint8)
-    features = convolutions(shares(frames))
+    features = convolutions(to_unit_range(frames))
     assert features.shape == (2, convolutions.feature_dim)
-    assert head(convolutions, 50)(features).shape == (2, 50)
+    assert make_head(convolutions, 50)(features).shape == (2, 50)
     # 20, 9, 4, 2
     assert Convolutions(9, 20, filters=8, layers=3, strided=2).feature_dim == 8 * 2 * 2
-    torch.testing.assert_close(shares(frames), frames / 255)
+    torch.testing.assert_close(to_unit_range(frames), frames / 255)
 
 
 def test_motion_is_the_newest_frame_and_changes() -> None:
     old, middle, new = (torch.rand(2, 3, 5, 5) for _ in range(3))
     x = torch.cat([old, middle, new], 1)
-    found = motion(x, 3)
+    found = frame_differences(x, 3)
     torch.testing.assert_close(found, torch.cat([4 * (middle - old), 4 * (new - middle), new - 0.5], 1))
     # Nothing is lost.
     again = found[:, 6:] + 0.5

@@ -11,26 +11,28 @@ import pytest
 import torch
 
 from debiased_contrastive.control import rollout
-from debiased_contrastive.control.agent import AgentSettings
-from debiased_contrastive.control.film import Film, check_film, filmed, write_film, write_strip
-from debiased_contrastive.control.presets import CONTROL_PRESETS
-from debiased_contrastive.control.replay import Transitions
-from debiased_contrastive.control.replay_files import replay_files
-from debiased_contrastive.control.rollout import agent_of, centre, seen, task_of
-from debiased_contrastive.control.run import Journal, control_settings_from, returns, trained, trained_agent
+from debiased_contrastive.control.film import Film, check_film, film_episode, write_film, write_strip
+from debiased_contrastive.control.replay import Transitions, replay_files
+from debiased_contrastive.control.rollout import crop_centre, make_agent, make_task, observe, play_episodes
+from debiased_contrastive.control.run import load_agent, train
 from debiased_contrastive.control.settings import (
+    CONTROL_PRESETS,
+    AgentSettings,
     Camera,
     ControlObjective,
     ControlSettings,
     ControlTraining,
-    settled,
+    with_task_defaults,
 )
 from debiased_contrastive.runs import Run, new_run
 from debiased_contrastive.training.checkpoint import checkpoints
-from debiased_contrastive.training.settings import as_json
+from debiased_contrastive.training.loop import Log
+from debiased_contrastive.training.machine import start_fabric
+from debiased_contrastive.training.settings import as_json, from_json
 from tests.control.tiny_task import STEPS, TinyTask
 
 CPU = torch.device("cpu")
+FABRIC = start_fabric("cpu")
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +58,7 @@ def run_of(folder: Path, settings: ControlSettings) -> Run:
 
 def finish(folder: Path, settings: ControlSettings) -> Run:
     run = run_of(folder, settings)
-    for _ in trained_agent(settings, run, CPU):
+    for _ in train(settings, run, FABRIC):
         pass
     return run
 
@@ -93,23 +95,23 @@ def test_a_run_cut_off_anywhere_ends_as_one_that_was_not(tmp_path: Path, kind: A
     run = run_of(tmp_path / "cut", settings)
     # Among random steps, in the middle of an episode, at a checkpoint of its own, at an episode's end, right after.
     for stop in (7, 33, 50, 60, 61, 105):
-        steps = trained_agent(settings, run, CPU)
+        steps = train(settings, run, FABRIC)
         for stride in steps:
             if stride.step == stop:
                 steps.close()
                 break
         assert checkpoints(run.folder)[-1].name == f"checkpoint-{stop}.pt"
-    for _ in trained_agent(settings, run, CPU):
+    for _ in train(settings, run, FABRIC):
         pass
     assert lines(run) == lines(whole)
-    one, other = (trained(some.folder)[0].state_dict() for some in (run, whole))
+    one, other = (load_agent(some.folder)[0].state_dict() for some in (run, whole))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
     run = finish(tmp_path / "run", settings_of())
     (run.folder / "replay-7.pt").write_bytes(b"of a crash between two lines")
-    assert list(trained_agent(settings_of(), run, CPU)) == []
+    assert list(train(settings_of(), run, FABRIC)) == []
     assert not replay_files(run.folder)
 
 
@@ -117,7 +119,7 @@ def test_a_crash_goes_back_to_the_last_whole_checkpoint(tmp_path: Path) -> None:
     settings = settings_of(checkpoint_every=20)
     whole = finish(tmp_path / "whole", settings)
     run = run_of(tmp_path / "crash", settings)
-    steps = trained_agent(settings, run, CPU)
+    steps = train(settings, run, FABRIC)
     while next(steps).step < 95:
         pass
     # A crash: nothing is closed, and the newest file is torn. In a copy, since who is alive holds the run.
@@ -126,7 +128,7 @@ def test_a_crash_goes_back_to_the_last_whole_checkpoint(tmp_path: Path) -> None:
     path = checkpoints(run.folder)[-1]
     assert path.name == "checkpoint-80.pt"
     path.write_bytes(path.read_bytes()[:100])
-    for _ in trained_agent(settings, run, CPU):
+    for _ in train(settings, run, FABRIC):
         pass
     assert lines(run) == lines(whole)
 
@@ -135,22 +137,22 @@ def test_time_limits_are_no_ends_and_all_frames_are_counted() -> None:
     """Of the tiny task all discounts are 1, and the last step of an episode has half the frames."""
     practice = rollout.Rollout(settings_of(random_steps=200), CPU)
     for _ in range(2 * STEPS):
-        practice.forward()
+        practice.learn()
     replay = practice.replay
     goes_on = replay.goes_on[: replay.count]
     assert int(goes_on.sum()) == 2 * STEPS
     assert bool((replay.discounts[: replay.count][goes_on] == 1).all())
     assert practice.frames == 2 * (2 * STEPS - 1)
-    assert practice.means() == {}, "random steps teach nothing"
+    assert not practice.measured, "random steps teach nothing"
 
 
 def test_the_first_step_after_the_random_ones_learns() -> None:
     practice = rollout.Rollout(settings_of(random_steps=10), CPU)
     for _ in range(10):
-        practice.forward()
-    assert not practice.means()
-    practice.forward()
-    assert "critic_loss" in practice.means()
+        practice.learn()
+    assert not practice.measured
+    practice.learn()
+    assert "critic_loss" in practice.measured
 
 
 def test_every_update_draws_anew() -> None:
@@ -163,7 +165,7 @@ def test_every_update_draws_anew() -> None:
 
     practice.replay.draw = watched  # type: ignore[method-assign]
     for _ in range(15):
-        practice.forward()
+        practice.learn()
     assert len(set(seeds)) == 5
 
 
@@ -174,10 +176,10 @@ def test_updates_may_be_rarer_than_steps(monkeypatch: pytest.MonkeyPatch) -> Non
         updates.append(update)
         return {"loss": 1.0}
 
-    monkeypatch.setattr(rollout.Rollout, "_learn", learn)
+    monkeypatch.setattr(rollout.Rollout, "_update", learn)
     practice = rollout.Rollout(settings_of(random_steps=4, update_every=3), CPU)
     for _ in range(13):
-        practice.forward()
+        practice.learn()
     # At steps 6, 9 and 12; counted one by one, since the policy moves at every other.
     assert updates == [2, 3, 4]
 
@@ -190,24 +192,34 @@ def test_the_replay_has_room_for_all_steps_of_a_run() -> None:
 
 def test_evaluations_do_not_count_as_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("debiased_contrastive.control.run.time.perf_counter", lambda: now)
-    run, practice = run_of(tmp_path / "run", settings_of()), rollout.Rollout(settings_of(), CPU)
-    journal = Journal(run, practice, None)
-    for _ in range(5):
-        practice.forward()
-    now = 110.0
-    journal.after([1.0, 2.0], judging=4.0)
-    (line,) = run.metrics()
-    assert line["seconds"]["whole"] == pytest.approx(6)
-    assert line["steps_per_second"] == pytest.approx(5 / 6)
-    assert line["return"] == 1.5
+
+    def judge(*_: object) -> list[float]:
+        nonlocal now
+        now += 4
+        return [1.0, 2.0]
+
+    monkeypatch.setattr("debiased_contrastive.training.loop.time.perf_counter", lambda: now)
+    monkeypatch.setattr(rollout, "play_episodes", judge)
+    settings = settings_of(log_every=5, evaluate_every=5)
+    run, practice = run_of(tmp_path / "run", settings), rollout.Rollout(settings, CPU)
+    log = Log(practice, run, FABRIC, tensorboard=False)
+    for passed in (6, 8):
+        for _ in range(5):
+            practice.learn()
+        now += passed
+        log.write_if_due()
+    first, second = run.metrics()
+    assert [line["seconds"]["whole"] for line in (first, second)] == [6, 8]
+    assert first["steps_per_second"] == pytest.approx(5 / 6)
+    assert second["frames_per_second"] == pytest.approx(10 / 8)
+    assert first["return"] == 1.5
 
 
 def test_every_episode_begins_elsewhere_and_the_same_way_for_one_seed() -> None:
     def beginnings(seed: int) -> torch.Tensor:
         practice = rollout.Rollout(replace(settings_of(), seed=seed), CPU)
         for _ in range(3 * STEPS):
-            practice.forward()
+            practice.learn()
         replay = practice.replay
         return replay.frames[: replay.count][replay.age[: replay.count] == 0]
 
@@ -219,9 +231,9 @@ def test_every_episode_begins_elsewhere_and_the_same_way_for_one_seed() -> None:
 
 
 def test_with_one_seed_all_begin_alike_whatever_the_contrast() -> None:
-    agents = [agent_of(settings_of(ControlObjective(kind)), 1) for kind in ("none", "biased", "debiased")]
+    agents = [make_agent(settings_of(ControlObjective(kind)), 1) for kind in ("none", "biased", "debiased")]
     for agent in agents[1:]:
-        for one, other in zip(agents[0].eyes.parameters(), agent.eyes.parameters(), strict=True):
+        for one, other in zip(agents[0].encoder.parameters(), agent.encoder.parameters(), strict=True):
             assert torch.equal(one, other)
     assert agents[1].contrast is not None
     assert agents[1].contrast.tau_plus == 0
@@ -232,12 +244,12 @@ def test_with_one_seed_all_begin_alike_whatever_the_contrast() -> None:
 def test_with_edges_repeated_the_middle_is_the_whole_frame() -> None:
     """Or whatever is at the edge of the picture would be out of sight."""
     camera = Camera(size=6, crop=6, pad=2)
-    task = task_of(replace(settings_of(), camera=camera))
+    task = make_task(replace(settings_of(), camera=camera))
     task.begin(0)
-    frame = seen(task, camera)
+    frame = observe(task, camera)
     assert frame.shape == (3, 10, 10)
     assert frame.dtype == torch.uint8
-    assert torch.equal(centre(frame, 6), task.frame())
+    assert torch.equal(crop_centre(frame, 6), task.frame())
     assert torch.equal(frame[:, 0], frame[:, 2])
     assert torch.equal(frame[:, :, 9], frame[:, :, 7])
     with pytest.raises(ValueError, match=r"crop must be at most size \+ 2 pad, 10; got 11"):
@@ -246,15 +258,16 @@ def test_with_edges_repeated_the_middle_is_the_whole_frame() -> None:
 
 def test_the_middle_is_what_is_acted_on() -> None:
     frames = torch.arange(36).view(1, 6, 6)
-    assert torch.equal(centre(frames, 4), frames[:, 1:5, 1:5])
-    assert torch.equal(centre(frames, 3), frames[:, 1:4, 1:4])
+    assert torch.equal(crop_centre(frames, 4), frames[:, 1:5, 1:5])
+    assert torch.equal(crop_centre(frames, 3), frames[:, 1:4, 1:4])
 
 
 def test_returns_depend_on_seed_and_name_alone(tmp_path: Path) -> None:
     run = finish(tmp_path / "run", settings_of())
-    agent, settings = trained(run.folder)
+    agent, settings = load_agent(run.folder)
     first, again, others = (
-        list(returns(agent, task_of(settings), settings, what)) for what in ("evaluation", "evaluation", "test")
+        list(play_episodes(agent, make_task(settings), settings, what))
+        for what in ("evaluation", "evaluation", "test")
     )
     assert first == again == list(run.metrics())[-1]["returns"]
     assert first != others
@@ -267,7 +280,7 @@ def test_the_return_rises_on_a_tiny_task(tmp_path: Path) -> None:
         ControlObjective("debiased", tau_plus=0.01), frames=1500, repeat=1, random_steps=200, batch=32,
         evaluate_every=500, episodes=10, learning_rate=3e-3,
     )  # fmt: skip
-    untrained = fmean(returns(agent_of(settings, 1), task_of(settings), settings, "evaluation"))
+    untrained = fmean(play_episodes(make_agent(settings, 1), make_task(settings), settings, "evaluation"))
     run = finish(tmp_path / "run", settings)
     learnt = [line["return"] for line in run.metrics() if "return" in line]
     assert untrained < 9
@@ -276,7 +289,7 @@ def test_the_return_rises_on_a_tiny_task(tmp_path: Path) -> None:
 
 def test_settings_come_back_from_json_and_know_the_tasks() -> None:
     settings = settings_of()
-    assert control_settings_from(json.loads(json.dumps(as_json(settings)))) == settings
+    assert from_json(ControlSettings, json.loads(json.dumps(as_json(settings)))) == settings
     preset = CONTROL_PRESETS["curl-dmc100k"].settings
     found = {}
     for task in (
@@ -287,13 +300,13 @@ def test_settings_come_back_from_json_and_know_the_tasks() -> None:
         "reacher-easy",
         "ball_in_cup-catch",
     ):
-        training = settled(replace(preset, task=task)).training
+        training = with_task_defaults(replace(preset, task=task)).training
         found[task] = (training.repeat, training.learning_rate)
     assert found == {
         "finger-spin": (2, 1e-3), "walker-walk": (2, 1e-3), "cartpole-swingup": (8, 1e-3), "cheetah-run": (4, 2e-4),
         "reacher-easy": (4, 1e-3), "ball_in_cup-catch": (4, 1e-3),
     }  # fmt: skip
-    paper = settled(replace(CONTROL_PRESETS["curl-dcl-paper"].settings, task="cheetah-run")).training
+    paper = with_task_defaults(replace(CONTROL_PRESETS["curl-dcl-paper"].settings, task="cheetah-run")).training
     assert (paper.repeat, paper.learning_rate, paper.frames // 8, paper.batch) == (8, 1e-3, 100_000, 128)
 
 
@@ -322,7 +335,7 @@ def test_films_and_strips(tmp_path: Path) -> None:
     from PIL import Image
 
     settings = settings_of()
-    film = filmed(agent_of(settings, 1), settings, 32)
+    film = film_episode(make_agent(settings, 1), settings, 32)
     assert len(film.frames) == STEPS
     assert film.seconds == 0.1
     # Frames that differ: equal ones become one of a longer time.
@@ -345,7 +358,7 @@ def test_films_and_strips(tmp_path: Path) -> None:
 def test_a_film_as_mp4_has_every_frame(tmp_path: Path) -> None:
     av = pytest.importorskip("av", reason="av is not installed: it is in the extra `control`")
     settings = settings_of()
-    film = filmed(agent_of(settings, 1), settings, 32)
+    film = film_episode(make_agent(settings, 1), settings, 32)
     write_film(tmp_path / "film.mp4", film)
     with av.open(str(tmp_path / "film.mp4")) as container:
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]

@@ -7,14 +7,14 @@ import torch
 from torch.distributions import Independent, Normal, TanhTransform, TransformedDistribution
 
 from debiased_contrastive.control.sac import (
-    LOG_STD,
+    LOG_STD_BOUNDS,
     Critics,
     Policy,
     actor_loss,
     alpha_loss,
     critic_loss,
-    squashed,
-    target,
+    critic_target,
+    squash,
 )
 
 
@@ -22,7 +22,7 @@ def test_densities_are_those_of_a_gaussian_through_a_tangent() -> None:
     torch.manual_seed(0)
     mean, log_std, noise = torch.randn(3, 50, 2, dtype=torch.float64)
     x = mean + noise * log_std.exp()
-    action, log_density = squashed(x, noise, log_std)
+    action, log_density = squash(x, noise, log_std)
     base = TransformedDistribution(Normal(mean, log_std.exp()), [TanhTransform(cache_size=1)])
     inside = action.abs().amax(1) < 0.999
     torch.testing.assert_close(
@@ -32,7 +32,7 @@ def test_densities_are_those_of_a_gaussian_through_a_tangent() -> None:
 
 def test_actions_at_the_edge_have_finite_densities() -> None:
     x = torch.tensor([[40.0, -40.0]], requires_grad=True)
-    action, log_density = squashed(x, torch.zeros(1, 2), torch.zeros(1, 2))
+    action, log_density = squash(x, torch.zeros(1, 2), torch.zeros(1, 2))
     log_density.sum().backward()
     assert action.abs().max() <= 1
     # log (1 - tanh^2 x) tends to 2 log 2 - 2 |x|.
@@ -47,8 +47,8 @@ def test_the_policy_keeps_within_its_bounds() -> None:
     features = 100 * torch.randn(64, 3)
     mean, log_std = policy(features)
     assert mean.shape == log_std.shape == (64, 2)
-    assert LOG_STD[0] <= log_std.min() <= log_std.max() <= LOG_STD[1]
-    action, log_density = policy.drawn(features)
+    assert LOG_STD_BOUNDS[0] <= log_std.min() <= log_std.max() <= LOG_STD_BOUNDS[1]
+    action, log_density = policy.sample(features)
     assert action.abs().max() <= 1
     assert log_density.shape == (64,)
 
@@ -64,7 +64,7 @@ def test_two_critics_differ_and_see_the_action() -> None:
 def test_the_rules_by_hand() -> None:
     values = torch.tensor([[1.0, 5.0], [2.0, 4.0]])
     log_densities, alpha = torch.tensor([-1.0, 2.0]), torch.tensor(0.5)
-    found = target(torch.tensor([10.0, 20.0]), torch.tensor([1.0, 0.0]), values, log_densities, alpha, 0.9)
+    found = critic_target(torch.tensor([10.0, 20.0]), torch.tensor([1.0, 0.0]), values, log_densities, alpha, 0.9)
     # 10 + 0.9 (1 + 0.5) and, where the task is over, the reward alone.
     torch.testing.assert_close(found, torch.tensor([11.35, 20.0]))
     # Means of (1, 9) and (4, 4).

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from debiased_contrastive.control import task as control
-from debiased_contrastive.control.task import EPISODE, PixelTask, task_names
+from debiased_contrastive.control.settings import EPISODE
+from debiased_contrastive.control.task import PixelTask
 
 SIX = ("finger-spin", "cartpole-swingup", "reacher-easy", "cheetah-run", "walker-walk", "ball_in_cup-catch")
 
@@ -42,7 +43,7 @@ def test_an_episode_has_a_thousand_frames_of_the_simulation(task: PixelTask) -> 
     assert last.shape == (3, 24, 24)
     assert last.dtype == torch.uint8
     assert not torch.equal(last, first)
-    assert task.picture(40).shape == (3, 40, 40)
+    assert task.render(40).shape == (3, 40, 40)
 
 
 @pytest.mark.usefixtures("task")
@@ -59,7 +60,7 @@ def test_grey_frames_are_the_brightness_of_coloured_ones() -> None:
     assert task.frame().shape == (1, 24, 24)
     assert task.frame().dtype == torch.uint8
     weights = torch.tensor([0.299, 0.587, 0.114]).view(3, 1, 1)
-    wanted = (task.picture(24).float() * weights).sum(0)
+    wanted = (task.render(24).float() * weights).sum(0)
     assert float((task.frame()[0].float() - wanted).abs().max()) <= 0.51
 
 
@@ -67,7 +68,7 @@ def test_grey_frames_are_the_brightness_of_coloured_ones() -> None:
 def test_smooth_frames_are_averages_of_larger_ones() -> None:
     task = PixelTask("cartpole-swingup", size=20, repeat=8, plain=True, smooth=3)
     task.begin(0)
-    frame, large = task.frame(), task.picture(60).float()
+    frame, large = task.frame(), task.render(60).float()
     assert frame.shape == (3, 20, 20)
     wanted = large.view(3, 20, 3, 20, 3).mean((2, 4))
     assert float((frame.float() - wanted).abs().max()) <= 0.51
@@ -114,7 +115,7 @@ def test_rewards_are_summed_over_the_repeats() -> None:
 
 @pytest.mark.usefixtures("task")
 def test_the_tasks_of_the_paper_are_there_and_others_are_told() -> None:
-    assert set(SIX) <= set(task_names())
+    assert set(SIX) <= {f"{domain}-{name}" for domain, name in control._import_suite().ALL_TASKS}
     with pytest.raises(ValueError, match="got 'cartpole-swing': there are cartpole-balance"):
         PixelTask("cartpole-swing", size=16, repeat=1)
     with pytest.raises(ValueError, match=r"got 'chess': there are acrobot, .*cartpole"):
@@ -126,9 +127,9 @@ def test_the_tasks_of_the_paper_are_there_and_others_are_told() -> None:
 def test_without_anything_that_draws_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "find_library", lambda _name: None)
     with pytest.raises(ValueError, match="got neither: apt-get install libosmesa6"):
-        control._renderer()
+        control._choose_renderer()
     monkeypatch.setattr(control, "find_library", {"EGL": "libEGL.so"}.get)
-    assert control._renderer() == "egl"
+    assert control._choose_renderer() == "egl"
 
 
 @pytest.mark.usefixtures("task")
@@ -173,7 +174,7 @@ class Stub:
 
 def test_actions_reach_their_limits_and_ends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = Stub(-1.0, 3.0)
-    monkeypatch.setattr(control, "_loaded", lambda _name: stub)
+    monkeypatch.setattr(control, "_load", lambda _name: stub)
     task = PixelTask("stub-task", size=8, repeat=2)
     assert task.action_dim == 2
     task.begin(5)
@@ -183,7 +184,7 @@ def test_actions_reach_their_limits_and_ends_are_told(monkeypatch: pytest.Monkey
 
 
 def test_actions_without_limits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(control, "_loaded", lambda _name: Stub(-1e10, 1e10))
+    monkeypatch.setattr(control, "_load", lambda _name: Stub(-1e10, 1e10))
     with pytest.raises(ValueError, match="must have limits; those of lqr-lqr_2_1 have none"):
         PixelTask("lqr-lqr_2_1", size=8, repeat=2)
 

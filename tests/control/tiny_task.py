@@ -30,9 +30,9 @@ class TinyTask:
         return Step(max(0.0, 1 - 2 * abs(self.place)), frames, 1.0, is_last)
 
     def frame(self) -> Tensor:
-        return self.picture(self.size)[:1] if self.grey else self.picture(self.size)
+        return self.render(self.size)[:1] if self.grey else self.render(self.size)
 
-    def picture(self, size: int) -> Tensor:
+    def render(self, size: int) -> Tensor:
         frame = torch.zeros(3, size, size, dtype=torch.uint8)
         middle = (self.place + 1) / 2 * (size - 1)
         columns = torch.arange(size)

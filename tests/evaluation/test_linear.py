@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from debiased_contrastive.evaluation import linear
-from debiased_contrastive.evaluation.linear import _stratified, linear_probe
+from debiased_contrastive.evaluation.linear import _split_train, linear_probe
 from tests.evaluation.clouds import clouds
 from tests.text.small_sets import small_sets
 
@@ -33,7 +33,7 @@ def test_it_is_the_pipeline_of_scikit_learn(classes: int) -> None:
     )
     scaler = StandardScaler().fit(train.numpy())
     x, x_test = scaler.transform(train.numpy()), scaler.transform(test.numpy())
-    order, fitted = _stratified(labels, 0.25, 5)
+    order, fitted = _split_train(labels, 0.25, 5)
     fit, held_out = order[:fitted].numpy(), order[fitted:].numpy()
     y, y_test = labels.numpy(), test_labels.numpy()
 
@@ -97,7 +97,7 @@ def test_tiles_and_gradients_change_nothing(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -1 / 3, 1e20])
 def test_what_rounding_leaves_of_a_constant_is_no_variance(constant: float) -> None:
     features = torch.full((50_003, 1), constant)
-    mean, scale = linear._statistics(features, True)
+    mean, scale = linear._mean_and_scale(features, True)
     assert abs(float(mean) - constant) <= 1e-6 * abs(constant)
     assert float(scale) == 1
 
@@ -112,9 +112,9 @@ def test_every_class_gives_its_share(counts: list[int], share: float, seed: int)
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     if max(counts) == 1:
         with pytest.raises(ValueError, match="a class must have two train samples"):
-            _stratified(labels, share, seed)
+            _split_train(labels, share, seed)
         return
-    order, fitted = _stratified(labels, share, seed)
+    order, fitted = _split_train(labels, share, seed)
     assert sorted(order.tolist()) == list(range(len(labels)))
     for label, count in enumerate(counts):
         held_out = int((labels[order[fitted:]] == label).sum())
@@ -123,10 +123,10 @@ def test_every_class_gives_its_share(counts: list[int], share: float, seed: int)
 
 def test_the_seed_draws_the_split() -> None:
     labels = torch.arange(200) % 4
-    first, fitted = _stratified(labels, 0.2, 0)
+    first, fitted = _split_train(labels, 0.2, 0)
     assert fitted == 160
-    assert torch.equal(first, _stratified(labels, 0.2, 0)[0])
-    assert set(first[fitted:].tolist()) != set(_stratified(labels, 0.2, 1)[0][fitted:].tolist())
+    assert torch.equal(first, _split_train(labels, 0.2, 0)[0])
+    assert set(first[fitted:].tolist()) != set(_split_train(labels, 0.2, 1)[0][fitted:].tolist())
 
 
 @pytest.mark.parametrize(

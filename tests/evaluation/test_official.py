@@ -187,7 +187,7 @@ class Drawer:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def prefetched(self, batches_of_indices: Iterable[Tensor], /) -> Iterator[Tensor]:
+    def prefetch(self, batches_of_indices: Iterable[Tensor], /) -> Iterator[Tensor]:
         for rows in list(batches_of_indices):
             self.asked += len(rows)
             yield self.pixels[rows]

@@ -62,7 +62,7 @@ def test_an_interrupt_ends_an_audit_in_one_line(count: int, when: str, tmp_path:
 
 MEASURED = """
 import sys
-import debiased_contrastive.cli.audit
+import debiased_contrastive.auditing.audit, debiased_contrastive.cli.analyses
 from debiased_contrastive.cli.main import main
 
 def status(key):

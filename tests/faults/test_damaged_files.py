@@ -104,7 +104,7 @@ def test_settings_of_wrong_types_are_refused(
 ) -> None:
     sound = json.loads((unfinished / "settings.json").read_text())
     # Nothing may be trained here: a value that is right would make a run of it.
-    monkeypatch.setattr("debiased_contrastive.cli.images._train", lambda *_rest, **_more: None)
+    monkeypatch.setattr("debiased_contrastive.cli.actions.follow", lambda *_rest, **_more: None)
     for content in spoiled(sound, value):
         (unfinished / "settings.json").write_text(json.dumps(content))
         try:

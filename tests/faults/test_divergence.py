@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from debiased_contrastive.cli.main import main
 from debiased_contrastive.files import file_digest
 from debiased_contrastive.runs import Run
-from debiased_contrastive.training import loop
+from debiased_contrastive.training import gradient
 from tests.cli.test_cli import error_of
 from tests.faults.conftest import IMAGES, write_images
 
@@ -19,7 +19,7 @@ from tests.faults.conftest import IMAGES, write_images
 def test_weights_that_diverge_in_the_last_step_are_not_called_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clip = loop._clip
+    clip = gradient._clip
     calls = []
 
     def diverge(optimiser: torch.optim.Optimizer, most: float) -> None:
@@ -28,7 +28,7 @@ def test_weights_that_diverge_in_the_last_step_are_not_called_trained(
         if len(calls) == 9:
             optimiser.param_groups[0]["params"][0].grad.fill_(float("nan"))
 
-    monkeypatch.setattr(loop, "_clip", diverge)
+    monkeypatch.setattr(gradient, "_clip", diverge)
     run = tmp_path / "run"
     with pytest.raises(SystemExit, match="2"):
         main([*IMAGES, "--training.clip", "100", "--out", str(run)])
@@ -58,7 +58,7 @@ def test_features_that_overflow_are_not_written(
     images, out = write_images(tmp_path / "images", 2), tmp_path / "z.npy"
     rows = torch.ones(4, 8)
     rows[2, 3] = float("inf")
-    monkeypatch.setattr("debiased_contrastive.cli.images.features_of", lambda *_rest: rows)
+    monkeypatch.setattr("debiased_contrastive.images.evaluate.compute_features", lambda *_rest: rows)
     line = error_of(["embed", str(run), "--images", str(images), "--out", str(out), "--quiet"], capsys)
     assert f"features must be finite; row 2 of {images} is not: nothing was written" in line
     assert not out.exists()

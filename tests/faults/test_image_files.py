@@ -1,4 +1,4 @@
-"""Files that claim to be images: only the promised formats are decoded, and every fault is one line."""
+"""Files that claim to be images: only the promised formats are decode_images, and every fault is one line."""
 
 import os
 import struct
@@ -15,8 +15,8 @@ import pytest
 import torch
 from PIL import EpsImagePlugin, Image, PngImagePlugin
 
-from debiased_contrastive.images.decoding import EXTENSIONS, decoded
-from debiased_contrastive.images.folder import FolderImages, image_folder
+from debiased_contrastive.images.image_files import EXTENSIONS, decode_images
+from debiased_contrastive.images.images import FolderImages, read_image_folder
 
 PROMISED = {"JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM"}
 LIMIT = 89_478_485
@@ -33,7 +33,7 @@ def save(path: Path, form: str) -> None:
 def refusal(path: Path) -> str:
     """The one line that names the file."""
     with pytest.raises(ValueError, match="cannot be read: ") as caught:
-        decoded([str(path)], 4)
+        decode_images([str(path)], 4)
     line = str(caught.value)
     assert line.startswith(f"{path} cannot be read: ")
     assert line.endswith("; replace or remove it")
@@ -74,14 +74,14 @@ def test_a_format_that_is_not_promised_is_refused(
 @pytest.mark.parametrize("form", sorted(PROMISED | {"MPO"}))
 def test_a_promised_format_is_read_under_any_name(tmp_path: Path, form: str) -> None:
     Image.new("RGB", (9, 7), (200, 100, 50)).save(tmp_path / "x.jfif", form)
-    [pixels] = decoded([str(tmp_path / "x.jfif")], 4)
+    [pixels] = decode_images([str(tmp_path / "x.jfif")], 4)
     assert np.abs(pixels.astype(int).transpose(1, 2, 0) - (200, 100, 50)).max() <= 5
 
 
 @pytest.mark.parametrize("compression", ["jpeg", "tiff_lzw", "tiff_adobe_deflate", "packbits"])
 def test_a_tiff_may_be_compressed(tmp_path: Path, compression: str) -> None:
     Image.new("RGB", (9, 7), (200, 100, 50)).save(tmp_path / "x.tif", compression=compression)
-    [pixels] = decoded([str(tmp_path / "x.tif")], 4)
+    [pixels] = decode_images([str(tmp_path / "x.tif")], 4)
     assert np.abs(pixels.astype(int).transpose(1, 2, 0) - (200, 100, 50)).max() <= 5
 
 
@@ -94,7 +94,7 @@ def test_every_ending_belongs_to_a_promised_format() -> None:
 def test_an_ending_that_is_not_promised_is_passed_over(tmp_path: Path) -> None:
     for name in ("a.png", "b.avif", "c.jp2", "d.tga", "e.eps", "f.gif"):
         Image.new("L", (4, 4)).save(tmp_path / name, "PNG")
-    assert len(image_folder(tmp_path, 4)) == 2
+    assert len(read_image_folder(tmp_path, 4)) == 2
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
@@ -157,7 +157,7 @@ def test_the_filter_of_warnings_stays_as_it_was(tmp_path: Path) -> None:
 def test_the_limit_itself_is_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     Image.new("L", (10, 10)).save(tmp_path / "x.png", form)
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    assert decoded([str(tmp_path / "x.png")], 4).shape == (1, 3, 4, 4)
+    assert decode_images([str(tmp_path / "x.png")], 4).shape == (1, 3, 4, 4)
     for limit in (99, 50, 49):
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         assert f": 100 pixels exceed the limit of {limit}, " in refusal(tmp_path / "x.png")
@@ -201,7 +201,7 @@ def within_two_seconds(look: Callable[[], list[str]]) -> list[str]:
 
 def listed(root: Path) -> list[str]:
     """The files that a folder counts, after each has been read."""
-    images = image_folder(root, 4, in_memory_bytes=-1, workers=0)
+    images = read_image_folder(root, 4, in_memory_bytes=-1, workers=0)
     assert isinstance(images, FolderImages)
     images.batch(torch.arange(len(images)))
     return [os.path.relpath(path, root) for path in images.paths]
@@ -264,6 +264,6 @@ def test_regular_files_are_listed_without_a_look_at_each(tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", recorded)
-        images = image_folder(tmp_path, 4, in_memory_bytes=-1, workers=0)
+        images = read_image_folder(tmp_path, 4, in_memory_bytes=-1, workers=0)
     assert len(images) == 1
     assert not any(path.endswith(".png") for path in looked)

@@ -68,8 +68,13 @@ def test_a_place_that_cannot_be_written_is_told_before_the_work(
     def never(*_rest: object, **_more: object) -> None:
         raise AssertionError("the work began")
 
-    for work in ("images.image_folder", "images.evaluated", "images.write_report", "audit.audit"):
-        monkeypatch.setattr(f"debiased_contrastive.cli.{work}", never)
+    for work in (
+        "images.evaluate.read_image_folder",
+        "images.evaluate.evaluate",
+        "cli.actions.write_report",
+        "auditing.audit.audit",
+    ):
+        monkeypatch.setattr(f"debiased_contrastive.{work}", never)
     (tmp_path / "file").write_text("")
     np.save(tmp_path / "table.npy", np.ones((20, 3)))
     out = str(tmp_path / "file" / "page.npy")

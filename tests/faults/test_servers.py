@@ -68,12 +68,12 @@ class Server:
 
 def readers() -> list[threading.Thread]:
     """The threads that a transfer has started."""
-    return [thread for thread in threading.enumerate() if "_hand_over" in thread.name]
+    return [thread for thread in threading.enumerate() if "(_read)" in thread.name]
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
-    for name, value in {"_PAUSE": 0.0, "_SILENCE": 2.0, "_WINDOW": 0.3, "_LEAST": 1000}.items():
+    for name, value in {"_PAUSE": 0.0, "_SILENCE": 2.0, "_WINDOW": 0.3, "_MIN_PROGRESS": 1000}.items():
         monkeypatch.setattr(module, name, value)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     started: list[Server] = []

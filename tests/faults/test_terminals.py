@@ -39,7 +39,7 @@ def test_whoever_closes_the_pipe_gets_no_traceback(run: Path) -> None:
     words = [
         sys.executable,
         "-m",
-        "debiased_contrastive.cli.main",
+        "debiased_contrastive.cli",
         "report",
         str(run),
         "--out",
@@ -99,3 +99,28 @@ def test_a_full_output_is_one_line_and_a_closed_pipe_is_none(words: list[str]) -
         process.stdout.close()
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+LOADING = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Interrupt(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+from debiased_contrastive.cli.main import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("words", [["train", "demo"], ["verify"], ["audit", "z.npy"], ["resume", "RUN"]])
+def test_an_interrupt_while_libraries_are_loaded_is_one_line(words: list[str], run: Path, tmp_path: Path) -> None:
+    words = [str(run) if word == "RUN" else word for word in words]
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, *words], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (130, "debiased: interrupted\n")
+    assert list(tmp_path.glob("runs")) == []

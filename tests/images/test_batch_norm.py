@@ -10,8 +10,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 
-from debiased_contrastive.images.batch_norm import GlobalBatchNorm, synchronised
-from debiased_contrastive.images.resnet import resnet18
+from debiased_contrastive.images.batch_norm import GlobalBatchNorm, synchronise_batch_norm
+from debiased_contrastive.images.encoders import resnet18
 from tests.group import in_group
 
 CPU = torch.device("cpu")
@@ -47,7 +47,7 @@ def test_names_and_tensors_stay() -> None:
     modes = {name: module.training for name, module in network.named_modules()}
     norms = [name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)]
     assert len(norms) == 20
-    assert synchronised(network, CPU) is network
+    assert synchronise_batch_norm(network, CPU) is network
     after = network.state_dict(keep_vars=True)
     assert list(after) == list(before)
     assert all(after[name] is before[name] for name in before)
@@ -63,7 +63,7 @@ def test_names_and_tensors_stay() -> None:
 
 def test_a_batch_norm_itself_is_replaced() -> None:
     norm = local("1d", eps=0.5, momentum=0.25)
-    result = synchronised(norm, CPU)
+    result = synchronise_batch_norm(norm, CPU)
     assert isinstance(result, GlobalBatchNorm)
     assert (result.eps, result.momentum) == (0.5, 0.25)
     assert result.weight is norm.weight
@@ -72,7 +72,7 @@ def test_a_batch_norm_itself_is_replaced() -> None:
 @pytest.mark.parametrize("kind", SHAPES)
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_one_process_is_torchs_bit_for_bit(kind: str, settings: dict[str, Any]) -> None:
-    mine, theirs = synchronised(local(kind, **settings), CPU), local(kind, **settings)
+    mine, theirs = synchronise_batch_norm(local(kind, **settings), CPU), local(kind, **settings)
     for step in range(3):
         for mode in (True, False):
             x = draw(step, 6, CHANNELS, *SHAPES[kind]).float()
@@ -90,7 +90,7 @@ def test_one_process_is_torchs_bit_for_bit(kind: str, settings: dict[str, Any]) 
 
 def test_one_dimension_is_not_enough() -> None:
     with pytest.raises(ValueError, match=r"batch norm needs \(b, channels, ...\); got \(4,\)$"):
-        synchronised(nn.BatchNorm1d(CHANNELS), CPU)(torch.randn(CHANNELS))
+        synchronise_batch_norm(nn.BatchNorm1d(CHANNELS), CPU)(torch.randn(CHANNELS))
 
 
 def test_two_processes_equal_one(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def compare_all(rank: int) -> None:
 
 def compare(kind: str, settings: dict[str, Any], b: int, part: slice) -> None:
     alone = local(kind, **settings).double()
-    together = synchronised(copy.deepcopy(alone), CPU)
+    together = synchronise_batch_norm(copy.deepcopy(alone), CPU)
     where = f"{kind}, {settings}"
     for step in range(3):
         # Means and scales that differ between samples, so that no process has those of the batch.
@@ -145,9 +145,9 @@ def close(got: Tensor | None, want: Tensor | None, what: str) -> None:
 def check_digits(b: int, part: slice) -> None:
     """A mean of 3,000 standard deviations leaves a variance of three digits, not of none."""
     x = (3000 + draw(0, b, CHANNELS, 3, 2)).float()
-    norm = synchronised(nn.BatchNorm2d(CHANNELS), CPU)
+    norm = synchronise_batch_norm(nn.BatchNorm2d(CHANNELS), CPU)
     torch.testing.assert_close(norm(x[part]), nn.BatchNorm2d(CHANNELS)(x)[part], rtol=0, atol=5e-3)
-    half = synchronised(nn.BatchNorm2d(CHANNELS), CPU)(draw(0, b, CHANNELS, 3, 2)[part].bfloat16())
+    half = synchronise_batch_norm(nn.BatchNorm2d(CHANNELS), CPU)(draw(0, b, CHANNELS, 3, 2)[part].bfloat16())
     assert half.dtype == torch.bfloat16
     want = nn.BatchNorm2d(CHANNELS)(draw(0, b, CHANNELS, 3, 2).bfloat16().float())[part]
     torch.testing.assert_close(half.float(), want, rtol=2**-7, atol=1e-3)

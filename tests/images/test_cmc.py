@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import debiased_contrastive as dc
 from debiased_contrastive.images.cmc import CMC
-from debiased_contrastive.images.pair import Pair
+from debiased_contrastive.images.encoders import Pair
 from tests.group import in_group
 
 N, B, K, DIM = 10, 4, 12, 3

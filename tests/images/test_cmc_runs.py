@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from debiased_contrastive.cli.main import main
 from debiased_contrastive.evaluation.official import MULTIVIEW
-from debiased_contrastive.images.evaluate import middle
+from debiased_contrastive.images.evaluate import crop_middle
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from tests.images.test_processes import check_same_weights, trained_by_one_and_two
 from tests.images.test_resume import metrics, stop_at
@@ -49,7 +49,7 @@ def arguments(images: Path) -> list[str]:
 def test_the_released_probe_sees_the_middle_of_test_images() -> None:
     for size, start, end in ((256, 16, 240), (64, 4, 60), (16, 1, 15)):
         pixels = torch.randint(256, (2, 3, size, size), dtype=torch.uint8)
-        assert torch.equal(middle(pixels), pixels[:, :, start:end, start:end])
+        assert torch.equal(crop_middle(pixels), pixels[:, :, start:end, start:end])
 
 
 def test_killed_and_resumed_evaluated_and_reported(

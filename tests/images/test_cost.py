@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from debiased_contrastive.images.cost import forward_operations, image_count, operations
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.settings import Data, Encoder, Objective, Settings
-from debiased_contrastive.images.views import SimCLRViews
-from debiased_contrastive.training.settings import Training
+from debiased_contrastive.images.networks import count_images, forward_operations, training_operations
+from debiased_contrastive.images.settings import (
+    PRESETS,
+    Data,
+    ImageTraining,
+    SimCLREncoder,
+    SimCLRObjective,
+    SimCLRSettings,
+)
+from debiased_contrastive.images.views import Views
 
 
 def convolution(taps: int, channels_in: int, channels_out: int, side: int) -> int:
@@ -54,31 +59,31 @@ def test_the_papers_encoder_takes_two_and_a_half_billion(name: str) -> None:
 
 @pytest.mark.parametrize(("side", "channels", "width"), [(32, 3, 32), (28, 1, 32), (17, 2, 5)])
 def test_the_small_encoder_by_hand(side: int, channels: int, width: int) -> None:
-    views = SimCLRViews(size=side, mean=(0.5,) * channels, std=(0.5,) * channels)
-    settings = Settings(views=views, encoder=Encoder("small", width=width))
+    views = Views(size=side, mean=(0.5,) * channels, std=(0.5,) * channels)
+    settings = SimCLRSettings(views=views, encoder=SimCLREncoder("small", width=width))
     assert forward_operations(settings) == small(side, channels, width)
 
 
 def test_it_counts_without_memory() -> None:
     """The first 1 x 1 convolution has 2^46 weights, for which no process has the addresses."""
     factor = 2**17
-    settings = Settings(encoder=Encoder("resnet50", width=64 * factor))
+    settings = SimCLRSettings(encoder=SimCLREncoder("resnet50", width=64 * factor))
     stem = convolution(9, 3, 64, 32)
     # The stem grows with the width, all the rest with its square.
     assert forward_operations(settings) == factor**2 * (resnet50(32) - stem) + factor * stem
 
 
 def test_a_training_is_three_forwards_of_every_view_of_every_whole_batch() -> None:
-    settings = Settings(
+    settings = SimCLRSettings(
         data=Data("fashion"),
-        views=SimCLRViews(size=28, mean=(0.5,), std=(0.5,)),
-        encoder=Encoder("small", width=8),
-        training=Training(epochs=7, batch=300),
+        views=Views(size=28, mean=(0.5,), std=(0.5,)),
+        encoder=SimCLREncoder("small", width=8),
+        training=ImageTraining(epochs=7, batch=300),
     )
     for m in (1, 3):
-        some = replace(settings, objective=Objective(num_positives=m))
-        assert operations(some) == 3 * small(28, 1, 8) * (m + 1) * 1800 * 7
-    assert operations(PRESETS["cifar10"].settings) == 3 * resnet50(32) * 2 * (50_000 - 50_000 % 256) * 400
+        some = replace(settings, objective=SimCLRObjective(num_positives=m))
+        assert training_operations(some) == 3 * small(28, 1, 8) * (m + 1) * 1800 * 7
+    assert training_operations(PRESETS["cifar10"].settings) == 3 * resnet50(32) * 2 * (50_000 - 50_000 % 256) * 400
 
 
 def test_images_are_those_that_the_settings_choose() -> None:
@@ -92,5 +97,5 @@ def test_images_are_those_that_the_settings_choose() -> None:
         (Data("folder"), None),
         (Data("folder", per_class=3), None),
     ):
-        assert image_count(Settings(data=data)) == count, data
-    assert operations(PRESETS["folder"].settings) == 0
+        assert count_images(SimCLRSettings(data=data)) == count, data
+    assert training_operations(PRESETS["folder"].settings) == 0

@@ -8,15 +8,15 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from debiased_contrastive.images import features as module
-from debiased_contrastive.images.features import features_of, prepared
-from debiased_contrastive.images.folder import FolderImages, image_folder
-from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.small import small_convnet
-from debiased_contrastive.images.views import SimCLRViews
+from debiased_contrastive.images import evaluate as module
+from debiased_contrastive.images.augment import normalise, prepare
+from debiased_contrastive.images.encoders import small_convnet
+from debiased_contrastive.images.evaluate import compute_features
+from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
+from debiased_contrastive.images.views import Views
 
 CPU = torch.device("cpu")
-VIEWS = SimCLRViews(size=12)
+VIEWS = Views(size=12)
 
 
 def pixels(b: int, height: int = 12, width: int = 12) -> Tensor:
@@ -38,17 +38,17 @@ def encoder() -> nn.Module:
 
 def test_images_of_the_size_are_only_normalised() -> None:
     x = pixels(5)
-    got = prepared(x, VIEWS)
+    got = prepare(VIEWS, x)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (VIEWS.mean, VIEWS.std))
     torch.testing.assert_close(got, (x / 255 - mean) / std)
-    assert torch.equal(got, VIEWS.normalised(x.float() / 255))
+    assert torch.equal(got, normalise(VIEWS, x.float() / 255))
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (20, 12), (9, 31), (12, 40)])
 def test_other_images_are_resized_as_pillow_does(height: int, width: int) -> None:
     x = pixels(6, height, width)
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (VIEWS.mean, VIEWS.std))
-    got = (prepared(x, VIEWS) * std + mean) * 255
+    got = (prepare(VIEWS, x) * std + mean) * 255
     assert got.shape == (6, 3, 12, 12)
     for image, result in zip(x, got, strict=True):
         picture = Image.fromarray(image.permute(1, 2, 0).numpy()).resize((12, 12), Image.Resampling.BILINEAR)
@@ -58,38 +58,38 @@ def test_other_images_are_resized_as_pillow_does(height: int, width: int) -> Non
 
 
 def test_colour_images_are_gray_for_a_gray_encoder() -> None:
-    views = SimCLRViews(size=12, mean=(0.3,), std=(0.5,))
+    views = Views(size=12, mean=(0.3,), std=(0.5,))
     x = pixels(4)
-    for image, result in zip(x, prepared(x, views), strict=True):
+    for image, result in zip(x, prepare(views, x), strict=True):
         gray = Image.fromarray(image.permute(1, 2, 0).numpy()).convert("L")
         want = (torch.from_numpy(np.array(gray)).float() / 255 - 0.3) / 0.5
         # Pillow rounds to a byte.
         torch.testing.assert_close(result, want.unsqueeze(0), rtol=0, atol=0.6 / 255 / 0.5)
     gray_already = x[:, :1]
-    assert torch.equal(prepared(gray_already, views), views.normalised(gray_already.float() / 255))
+    assert torch.equal(prepare(views, gray_already), normalise(views, gray_already.float() / 255))
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_mode_comes_back_and_statistics_stay(training: bool) -> None:
     network = encoder().train(training)
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    got = features_of(network, images(7), VIEWS, CPU)
+    got = compute_features(network, images(7), VIEWS, CPU)
     assert all(part.training is training for part in network.modules())
     for name, value in network.state_dict().items():
         assert torch.equal(value, before[name]), name
     assert not got.requires_grad
     with torch.no_grad():
-        torch.testing.assert_close(got, network.eval()(prepared(pixels(7), VIEWS)))
-        assert not torch.allclose(got, network.train()(prepared(pixels(7), VIEWS)), atol=1e-3)
+        torch.testing.assert_close(got, network.eval()(prepare(VIEWS, pixels(7))))
+        assert not torch.allclose(got, network.train()(prepare(VIEWS, pixels(7))), atol=1e-3)
 
 
 @pytest.mark.parametrize("batch", [1, 3, 7, 100])
 def test_the_size_of_the_batches_does_not_matter(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     network = encoder()
-    want = features_of(network, images(7, 20, 15), VIEWS, CPU)
+    want = compute_features(network, images(7, 20, 15), VIEWS, CPU)
     monkeypatch.setattr(module, "BATCH", batch)
     seen: list[tuple[int, int]] = []
-    got = features_of(network, images(7, 20, 15), VIEWS, CPU, lambda *numbers: seen.append(numbers))
+    got = compute_features(network, images(7, 20, 15), VIEWS, CPU, lambda *numbers: seen.append(numbers))
     torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
     assert got.shape == (7, 6)
     assert seen == [(min(7, done), 7) for done in range(batch, 7 + batch, batch)]
@@ -99,11 +99,11 @@ def test_a_folder_has_the_features_of_its_images(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(module, "BATCH", 2)
     for number, image in enumerate(pixels(5, 12, 16)):
         Image.fromarray(image.permute(1, 2, 0).numpy()).save(tmp_path / f"{number}.png")
-    lazy = image_folder(tmp_path, 12, in_memory_bytes=0, workers=0)
+    lazy = read_image_folder(tmp_path, 12, in_memory_bytes=0, workers=0)
     assert isinstance(lazy, FolderImages)
     centred = Images(pixels(5, 12, 16)[..., 2:14].clone(), None, ())
     network = encoder()
-    assert torch.equal(features_of(network, lazy, VIEWS, CPU), features_of(network, centred, VIEWS, CPU))
+    assert torch.equal(compute_features(network, lazy, VIEWS, CPU), compute_features(network, centred, VIEWS, CPU))
 
 
 def test_features_are_floats_whatever_the_encoder_gives() -> None:
@@ -111,4 +111,4 @@ def test_features_are_floats_whatever_the_encoder_gives() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.flatten(1)[:, :5].bfloat16()
 
-    assert features_of(Half(), images(3), VIEWS, CPU).dtype == torch.float32
+    assert compute_features(Half(), images(3), VIEWS, CPU).dtype == torch.float32

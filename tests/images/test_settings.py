@@ -8,52 +8,69 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.settings import Data, Encoder, Objective, Settings, from_json
-from debiased_contrastive.images.views import SimCLRViews
-from debiased_contrastive.training.schedule import learning_rate
+from debiased_contrastive.images.settings import (
+    CMC_PRESETS,
+    PRESETS,
+    SIMCLR_PRESETS,
+    CMCObjective,
+    CMCSettings,
+    Data,
+    Encoder,
+    ImageSettings,
+    ImageTraining,
+    SimCLREncoder,
+    SimCLRObjective,
+    SimCLRSettings,
+    read_settings,
+)
+from debiased_contrastive.images.views import ColourViews, Views
+from debiased_contrastive.training.gradient import learning_rate
 from debiased_contrastive.training.settings import Training, as_json
 
-OTHER = Settings(
+OTHER = SimCLRSettings(
     preset="of mine",
     seed=7,
     data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn"),
-    views=SimCLRViews(
+    views=Views(
         size=24, scale=(0.2, 0.9), ratio=(0.5, 2.0), flip=0.1, jitter=(0.1, 0.2, 0.3, 0.4), jitter_probability=0.3,
-        grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0), space="lab",
+        grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0),
         mean=(0.5, 0.4, 0.3), std=(0.25, 0.2, 0.3),
     ),
-    encoder=Encoder("small", "imagenet", 16, 32, 8, pair=True),
-    objective=Objective(
-        "biased", 0.3, 0.2, on_floor="smooth", negatives="bank", queue_size=128, momentum=0.9, bank_negatives=7,
-        bank_momentum=0.1, exclude_own=True,
+    encoder=SimCLREncoder("small", "imagenet", width=16, hidden_dim=32, out_dim=8),
+    objective=SimCLRObjective(
+        "biased", 0.3, 0.2, on_floor="smooth", num_positives=2, beta=0.5, negatives="queue", queue_size=128, momentum=0.9,
     ),
-    training=Training(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 1, 2.5, "sgd"),
+    training=ImageTraining(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 2.5, "sgd", knn_every=1),
+)  # fmt: skip
+CMC = CMCSettings(
+    "of mine", 7, OTHER.data, ColourViews(size=24, space="ycbcr"), Encoder("small", "imagenet", 16, 8),
+    CMCObjective("biased", 0.3, 0.2, on_floor="smooth", bank_negatives=7, bank_momentum=0.1, exclude_own=True), OTHER.training,
 )  # fmt: skip
 """No field has its default."""
 
 
-def of_sections(settings: Settings) -> dict[str, Any]:
+def of_sections(settings: ImageSettings) -> dict[str, Any]:
     return {name: getattr(settings, name) for name in ("data", "views", "encoder", "objective", "training")}
 
 
 def test_the_example_leaves_no_default() -> None:
     for name, section in of_sections(OTHER).items():
-        default = of_sections(Settings())[name]
+        default = of_sections(SimCLRSettings())[name]
         same = [item.name for item in fields(section) if getattr(section, item.name) == getattr(default, item.name)]
-        assert same == ([] if name != "objective" else ["num_positives", "known_labels", "beta", "auto"])
+        assert same == ([] if name != "objective" else ["auto", "known_labels"])
 
 
-@pytest.mark.parametrize("name", [*PRESETS, "default", "other"])
+@pytest.mark.parametrize("name", [*PRESETS, "default", "other", "cmc"])
 def test_json_and_back(name: str) -> None:
-    settings = {"default": Settings(), "other": OTHER}[name] if name not in PRESETS else PRESETS[name].settings
+    own = {"default": SimCLRSettings(), "other": OTHER, "cmc": CMC}
+    settings = own[name] if name in own else PRESETS[name].settings
     plain = as_json(settings)
-    assert from_json(plain) == settings
+    assert read_settings(plain) == settings
     again = json.loads(json.dumps(plain, allow_nan=False))
     assert again == plain
-    assert from_json(again) == settings
+    assert read_settings(again) == settings
     # Equal is not enough: a list would be equal to nothing, a string is no path.
-    for name, section in of_sections(from_json(again)).items():
+    for name, section in of_sections(read_settings(again)).items():
         for item in fields(section):
             value, wanted = getattr(section, item.name), getattr(getattr(settings, name), item.name)
             assert type(value) is type(wanted), item.name
@@ -67,7 +84,7 @@ def test_json_is_what_a_person_would_write() -> None:
     }  # fmt: skip
     assert plain["seed"] == 7
     assert plain["views"]["jitter"] == [0.1, 0.2, 0.3, 0.4]
-    assert as_json(Settings())["data"]["root"] is None
+    assert as_json(SimCLRSettings())["data"]["root"] is None
 
 
 def test_every_preset_says_what_it_is() -> None:
@@ -83,10 +100,10 @@ def test_every_preset_says_what_it_is() -> None:
 @pytest.mark.parametrize("name", ["cifar10", "stl10"])
 def test_the_papers_presets_are_the_papers(name: str) -> None:
     """Appendix B and the released code."""
-    settings = PRESETS[name].settings
+    settings = SIMCLR_PRESETS[name].settings
     assert settings.data == Data(name)  # type: ignore[arg-type]
-    assert settings.encoder == Encoder("resnet50", "cifar", 64, 512, 128)
-    assert settings.objective == Objective("debiased", tau_plus=0.1, temperature=0.5, num_positives=1)
+    assert settings.encoder == SimCLREncoder("resnet50", "cifar", 64, 128, 512)
+    assert settings.objective == SimCLRObjective("debiased", tau_plus=0.1, temperature=0.5, num_positives=1)
     assert settings.objective.on_floor == "clamp"
     training = settings.training
     assert (training.epochs, training.batch, training.schedule) == (400, 256, "constant")
@@ -96,10 +113,10 @@ def test_the_papers_presets_are_the_papers(name: str) -> None:
 
 def test_the_papers_multiview_coding_is_the_papers() -> None:
     """Table 1, and the released code of contrastive multiview coding."""
-    settings = PRESETS["cmc-imagenet100"].settings
-    assert settings.encoder == Encoder("resnet50", "imagenet", width=32, out_dim=128, pair=True)
+    settings = CMC_PRESETS["cmc-imagenet100"].settings
+    assert settings.encoder == Encoder("resnet50", "imagenet", width=32, out_dim=128)
     objective = settings.objective
-    assert (objective.temperature, objective.on_floor, objective.negatives) == (0.07, "biased", "bank")
+    assert (objective.temperature, objective.on_floor) == (0.07, "biased")
     assert (objective.bank_negatives, objective.bank_momentum, objective.exclude_own) == (4096, 0.5, False)
     training = settings.training
     assert (training.epochs, training.batch, training.schedule) == (240, 128, "steps")
@@ -111,35 +128,45 @@ def test_the_papers_multiview_coding_is_the_papers() -> None:
     ]  # fmt: skip
 
 
+EARLIER: dict[str, dict[str, Any]] = {
+    "encoder": {"pair": False},
+    "objective": {"bank_negatives": 4096, "bank_momentum": 0.5, "exclude_own": False},
+    "views": {"space": "rgb"},
+}
+EARLIER_CMC: dict[str, dict[str, Any]] = {
+    "encoder": {"pair": True, "hidden_dim": 256},
+    "objective": {
+        "num_positives": 1, "known_labels": 0.0, "beta": 0.0, "negatives": "bank", "queue_size": 4096, "momentum": 0.99,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "more"), [(OTHER, EARLIER), (CMC, EARLIER_CMC)])
+def test_settings_of_earlier_versions_are_read(settings: ImageSettings, more: dict[str, dict[str, Any]]) -> None:
+    plain = as_json(settings)
+    for section, values in more.items():
+        plain[section] |= values
+    assert read_settings(plain) == settings
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "message"),
     [
-        {"objective": Objective(negatives="bank")},
-        {"encoder": Encoder(pair=True)},
-        {"views": SimCLRViews(space="lab")},
-        {"objective": Objective(negatives="bank"), "encoder": Encoder(pair=True)},
+        ({"bank_momentum": 1.0}, r"bank_momentum must lie in \[0, 1\); got 1.0: 0.5 is usual"),
+        ({"bank_negatives": 0}, "bank_negatives must be an integer of at least 1; got 0"),
+        ({"kind": "unbiased"}, "kind must be one of 'biased', 'debiased'; got 'unbiased'"),
+        ({"temperature": 0.0}, "temperature must be positive; got 0.0"),
     ],
 )
-def test_a_bank_is_for_two_views(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="a bank is for a pair of encoders"):
-        Settings(**change)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"kind": "unbiased"}, {"num_positives": 2}, {"beta": 1.0}, {"bank_momentum": 1.0}, {"bank_negatives": 0}],
-)
-def test_a_bank_has_one_positive_and_no_oracle(change: dict[str, Any]) -> None:
-    with pytest.raises(
-        ValueError, match=r"negatives=bank has one positive|bank_momentum must lie|bank_negatives must be"
-    ):
-        Objective(**{"negatives": "bank", **change})
+def test_a_bank_has_sound_numbers_and_no_oracle(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        CMCObjective(**change)
 
 
 def test_the_loss_is_given_a_prior_by_the_debiased_one_alone() -> None:
-    assert Objective("debiased", tau_plus=0.3).correction == 0.3
-    assert Objective("biased", tau_plus=0.3).correction == 0
-    assert Objective("unbiased", tau_plus=0.3).correction == 0
+    assert SimCLRObjective("debiased", tau_plus=0.3).correction == 0.3
+    assert SimCLRObjective("biased", tau_plus=0.3).correction == 0
+    assert SimCLRObjective("unbiased", tau_plus=0.3).correction == 0
 
 
 def test_settings_do_not_change() -> None:
@@ -154,39 +181,48 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Objective(tau_plus=1.0), r"tau_plus must lie in \[0, 1\); got 1.0: "),
-        (lambda: Objective(tau_plus=-0.1), r"tau_plus must lie in \[0, 1\); got -0.1: "),
-        (lambda: Objective(tau_plus=NAN), r"tau_plus must lie in \[0, 1\); got nan: "),
-        (lambda: Objective(beta=-1.0), "beta must be a finite number >= 0; got -1.0: "),
-        (lambda: Objective(beta=float("inf")), "beta must be a finite number >= 0; got inf: "),
-        (lambda: Objective(temperature=0.0), "temperature must be positive; got 0.0: 0.5 is the paper's"),
-        (lambda: Objective(temperature=-0.5), "temperature must be positive; got -0.5: "),
-        (lambda: Objective(temperature=NAN), "temperature must be positive; got nan: "),
-        (lambda: Objective(num_positives=0), "num_positives must be at least 1; got 0: the other view is one"),
-        (lambda: Objective(known_labels=1.1), r"known_labels must lie in \[0, 1\]; got 1.1: it is a share"),
-        (lambda: Objective(known_labels=-0.1), r"known_labels must lie in \[0, 1\]; got -0.1: it is a share"),
-        (lambda: Objective(known_labels=NAN), r"known_labels must lie in \[0, 1\]; got nan: it is a share"),
+        (lambda: SimCLRObjective(tau_plus=1.0), r"tau_plus must lie in \[0, 1\); got 1.0: "),
+        (lambda: SimCLRObjective(tau_plus=-0.1), r"tau_plus must lie in \[0, 1\); got -0.1: "),
+        (lambda: SimCLRObjective(tau_plus=NAN), r"tau_plus must lie in \[0, 1\); got nan: "),
+        (lambda: SimCLRObjective(beta=-1.0), "beta must be a finite number >= 0; got -1.0: "),
+        (lambda: SimCLRObjective(beta=float("inf")), "beta must be a finite number >= 0; got inf: "),
+        (lambda: SimCLRObjective(temperature=0.0), "temperature must be positive; got 0.0: 0.1 to 0.5 is usual"),
+        (lambda: SimCLRObjective(temperature=-0.5), "temperature must be positive; got -0.5: "),
+        (lambda: SimCLRObjective(temperature=NAN), "temperature must be positive; got nan: "),
         (
-            lambda: Objective("biased", auto=True),
+            lambda: SimCLRObjective(num_positives=0),
+            "num_positives must be at least 1; got 0: the other view is one",
+        ),
+        (lambda: SimCLRObjective(known_labels=1.1), r"known_labels must lie in \[0, 1\]; got 1.1: it is a share"),
+        (lambda: SimCLRObjective(known_labels=-0.1), r"known_labels must lie in \[0, 1\]; got -0.1: it is a share"),
+        (lambda: SimCLRObjective(known_labels=NAN), r"known_labels must lie in \[0, 1\]; got nan: it is a share"),
+        (
+            lambda: SimCLRObjective("biased", auto=True),
             "auto is for kind=debiased with tau_plus, the prior, above 0; got kind=bi",
         ),
-        (lambda: Objective(tau_plus=0.0, auto=True), "got kind=debiased, tau_plus=0.0"),
+        (lambda: SimCLRObjective(tau_plus=0.0, auto=True), "got kind=debiased, tau_plus=0.0"),
         (
-            lambda: Objective("biased", known_labels=0.5),
+            lambda: SimCLRObjective("biased", known_labels=0.5),
             "known_labels is for kind=debiased with negatives=batch; got kind=biased, negatives=batch: set",
         ),
         (
-            lambda: Objective("unbiased", known_labels=0.5),
+            lambda: SimCLRObjective("unbiased", known_labels=0.5),
             "known_labels is for kind=debiased with negatives=batch; got kind=unbiased, negatives=batch: set",
         ),
         (
-            lambda: Objective(known_labels=0.5, negatives="queue"),
+            lambda: SimCLRObjective(known_labels=0.5, negatives="queue"),
             "got kind=debiased, negatives=queue: set known_labels to 0",
         ),
-        (lambda: Objective("debaised"), "kind must be one of 'biased', 'debiased', 'unbiased'; got 'debaised'"),  # type: ignore[arg-type]
-        (lambda: Encoder("vgg"), "name must be one of 'small', 'resnet18', 'resnet34', 'resnet50'; got 'vgg'"),  # type: ignore[arg-type]
-        (lambda: Objective(queue_size=0), "queue_size must be an integer of at least 1; got 0"),
-        (lambda: Objective(momentum=2.0), r"momentum must lie in \[0, 1\]; got 2.0"),
+        (
+            lambda: SimCLRObjective("debaised"),  # type: ignore[arg-type]
+            "kind must be one of 'biased', 'debiased', 'unbiased'; got 'debaised'",
+        ),
+        (
+            lambda: SimCLREncoder("vgg"),  # type: ignore[arg-type]
+            "name must be one of 'small', 'resnet18', 'resnet34', 'resnet50'; got 'vgg'",
+        ),
+        (lambda: SimCLRObjective(queue_size=0), "queue_size must be an integer of at least 1; got 0"),
+        (lambda: SimCLRObjective(momentum=2.0), r"momentum must lie in \[0, 1\]; got 2.0"),
         (lambda: Data(per_class=0), "per_class must be an integer of at least 1; got 0"),
         (lambda: Data(folder_size=0), "folder_size must be an integer of at least 1; got 0"),
         (lambda: Training(batch="256"), "batch must be an integer of at least 1; got '256'"),  # type: ignore[arg-type]
@@ -194,14 +230,14 @@ NAN = float("nan")
         (lambda: Training(batch=0), "batch must be an integer of at least 1; got 0"),
         (lambda: Training(log_every=0), "log_every must be an integer of at least 1; got 0"),
         (lambda: Training(checkpoint_every=-1), "checkpoint_every must be an integer of at least 0; got -1"),
-        (lambda: Training(knn_every=-1), "knn_every must be an integer of at least 0; got -1"),
+        (lambda: ImageTraining(knn_every=-1), "knn_every must be an integer of at least 0; got -1"),
         (lambda: Training(warm_up=-1), "warm_up must be an integer of at least 0; got -1"),
         (lambda: Training(learning_rate=0.0), "learning_rate must be positive, .*; got 0.0, 1e-06 and 0.0"),
         (lambda: Training(learning_rate=NAN), "learning_rate must be positive, .*; got nan, 1e-06 and 0.0"),
         (lambda: Training(weight_decay=-1.0), "weight_decay and clip at least 0; got 0.001, -1.0"),
         (lambda: Training(weight_decay=NAN), "weight_decay and clip at least 0; got 0.001, nan"),
-        (lambda: SimCLRViews(blur_probability=1.5), r"blur_probability must lie in \[0, 1\]; got 1.5"),
-        (lambda: SimCLRViews(size=0), "size must be at least 1 and blur_kernel odd; got size=0"),
+        (lambda: Views(blur_probability=1.5), r"blur_probability must lie in \[0, 1\]; got 1.5"),
+        (lambda: Views(size=0), "size must be at least 1 and blur_kernel odd; got size=0"),
     ],
 )
 def test_a_bad_value_is_named_in_one_line(make: Callable[[], object], message: str) -> None:
@@ -211,16 +247,16 @@ def test_a_bad_value_is_named_in_one_line(make: Callable[[], object], message: s
 
 
 def test_the_ends_of_the_ranges_are_inside() -> None:
-    Objective(tau_plus=0.0, known_labels=1.0, num_positives=1, beta=0.0)
-    Objective("biased", known_labels=0.0, negatives="queue")
-    Training(1, 1, log_every=1, checkpoint_every=0, knn_every=0, warm_up=0, weight_decay=0.0)
+    SimCLRObjective(tau_plus=0.0, known_labels=1.0, num_positives=1, beta=0.0)
+    SimCLRObjective("biased", known_labels=0.0, negatives="queue")
+    ImageTraining(1, 1, log_every=1, checkpoint_every=0, knn_every=0, warm_up=0, weight_decay=0.0)
 
 
 def test_bad_values_in_a_file_are_named_too() -> None:
-    plain = as_json(Settings())
+    plain = as_json(SimCLRSettings())
     plain["objective"]["temperature"] = -1
     with pytest.raises(ValueError, match="temperature must be positive; got -1"):
-        from_json(plain)
+        read_settings(plain)
 
 
 @pytest.mark.parametrize("where", ["", "data", "views", "encoder", "objective", "training"])
@@ -237,7 +273,7 @@ def test_unknown_and_missing_names_are_refused(where: str) -> None:
         (lambda section: section.pop(first), rf"got \[\] too many and \['{first}'\] too few: "),
     ):
         with pytest.raises(ValueError, match=f"^{title} must have exactly .*{message}") as caught:
-            from_json(changed(change))
+            read_settings(changed(change))
         assert str(caught.value).endswith("the run was made by another version")
         assert "\n" not in str(caught.value)
 
@@ -247,11 +283,11 @@ def test_what_is_no_section_is_refused() -> None:
     for content in contents:
         plain = as_json(OTHER) | {"data": content}
         with pytest.raises(ValueError, match=r"settings.data must have exactly .*'root'"):
-            from_json(plain)
+            read_settings(plain)
     with pytest.raises(ValueError, match="settings must have exactly"):
-        from_json([])  # type: ignore[arg-type]
+        read_settings([])  # type: ignore[arg-type]
 
 
 def test_settings_with_another_value_are_other_settings() -> None:
     assert replace(OTHER, seed=8) != OTHER
-    assert from_json(as_json(replace(OTHER, seed=8))) != OTHER
+    assert read_settings(as_json(replace(OTHER, seed=8))) != OTHER

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
-from debiased_contrastive.kernels import dense, tiled, unlabeled
-from debiased_contrastive.kernels.mask import Absent
+from debiased_contrastive.kernels import log_mean, tiled
+from debiased_contrastive.kernels.tiled import Absent
 from tests.losses.cases import CASES, Case, cases, embeddings, views
 
 
 @pytest.fixture(params=[2, 5, 512])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setitem(unlabeled._TILE, "cpu", request.param)
+    monkeypatch.setitem(log_mean._TILE, "cpu", request.param)
     return int(request.param)
 
 
@@ -34,7 +34,7 @@ DIFFERENTIABLE = [case for case in CASES.values() if "cap_tau" not in case.name]
 
 @pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.name)
 def test_gradcheck_tiled(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(unlabeled._TILE, "cpu", 4)
+    monkeypatch.setitem(log_mean._TILE, "cpu", 4)
     assert torch.autograd.gradcheck(lambda *inputs: case.loss(*inputs, kernel="tiled"), case.inputs)
 
 
@@ -68,10 +68,10 @@ def test_sums_with_and_without_a_known_bound(bound: float) -> None:
     rows, columns = embeddings(9, 4, seed=0), embeddings(13, 4, seed=1)
     absent = Absent(same=((torch.arange(9) % 4, torch.arange(13) % 5),))
     scales = (1.5, 0.5)
-    want = dense.log_sum_exp_both(rows, columns, absent, scales)
-    got = tiled.log_sum_exp_both(rows, columns, absent, scales, bound=bound, tile=4)
+    want = log_mean.dense_log_sum_exp(rows, columns, absent, scales, both=True)
+    got = tiled.log_sum_exp(rows, columns, absent, scales, bound=bound, tile=4, both=True)
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-12)
-    weights = [embeddings(*part.shape, seed=5 + k).detach() for k, part in enumerate(want)]
+    weights = torch.cat([embeddings(2, count, seed=5 + k).detach() for k, count in enumerate((9, 13))], 1)
     for side in (rows, columns):
         (d_want,) = torch.autograd.grad(want, side, weights, retain_graph=True)
         (d_got,) = torch.autograd.grad(got, side, weights, retain_graph=True)
@@ -93,17 +93,17 @@ def test_a_row_without_columns_is_minus_infinity_and_has_no_gradient(bound: floa
 
 def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    for module, name in ((dense, "log_sum_exp"), (tiled, "log_sum_exp_self")):
+    for module, name in ((log_mean, "dense_log_sum_exp"), (tiled, "log_sum_exp")):
         kernel = getattr(module, name)
 
         def spy(*args: object, _kernel: object = kernel, _name: str = name, **rest: object) -> object:
-            taken.append(_name)
+            taken.append((_name, args[1] is None))
             return _kernel(*args, **rest)  # type: ignore[operator]
 
         monkeypatch.setattr(module, name, spy)
     dc.DebiasedNTXentLoss()(*views(8, 4, 2))
     dc.DebiasedNTXentLoss()(*views(600, 4, 2))
-    assert taken == ["log_sum_exp", "log_sum_exp_self"]
+    assert taken == [("dense_log_sum_exp", False), ("log_sum_exp", True)], "tiles of one side serve both"
 
 
 @pytest.mark.usefixtures("tile")

@@ -12,17 +12,16 @@ import torch
 from torch import Tensor
 
 import debiased_contrastive as dc
-from debiased_contrastive.losses.auto import ANCHORS, EVERY, KEPT
-from debiased_contrastive.objectives.effective import effective_tau_plus, log_mean_without
-from debiased_contrastive.objectives.estimator import largest_tau_plus
+from debiased_contrastive.losses.auto import ANCHORS_PER_LOOK, AVERAGE_DECAY, CALLS_PER_LOOK
+from debiased_contrastive.objectives.estimator import effective_tau_plus, guess_log_mean_negatives, largest_tau_plus
 from debiased_contrastive.objectives.statistics import from_logits
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
 from studies.auto_tau_plus import (
     TEMPERATURES,
     WORLDS,
-    compared,
+    compare,
     is_closer,
-    records_of,
+    read_worlds,
 )
 
 RESULTS = Path(__file__).parents[2] / "results/auto_tau_plus"
@@ -50,18 +49,18 @@ def batches(count: int, b: int = 160, seed: int = 0) -> list[Batch]:
 
 def test_the_share_is_a_moving_average_of_the_median() -> None:
     t = 0.2
-    given = batches(EVERY + 1)
+    given = batches(CALLS_PER_LOOK + 1)
     loss = dc.DebiasedInfoNCELoss(t, dc.AutoTauPlus(0.1, warm_up=0))
     for batch in given:
         loss(*batch)
     shares = []
-    for x, y, u in (given[0], given[EVERY]):
-        x, y = x[:ANCHORS], y[:ANCHORS]
+    for x, y, u in (given[0], given[CALLS_PER_LOOK]):
+        x, y = x[:ANCHORS_PER_LOOK], y[:ANCHORS_PER_LOOK]
         statistics = from_logits((x * y).sum(1) / t, x @ u.T / t, None, lower=-1 / t, beta=0)
-        tau_eff = effective_tau_plus(statistics, log_mean_without(x @ u.T / t, 0.1))
+        tau_eff = effective_tau_plus(statistics, guess_log_mean_negatives(x @ u.T / t, 0.1))
         shares.append(float((tau_eff / largest_tau_plus(statistics)).median()))
-    assert share_of(loss) == pytest.approx(KEPT * shares[0] + (1 - KEPT) * shares[1], rel=1e-9)
-    x, y, u = given[EVERY]
+    assert share_of(loss) == pytest.approx(AVERAGE_DECAY * shares[0] + (1 - AVERAGE_DECAY) * shares[1], rel=1e-9)
+    x, y, u = given[CALLS_PER_LOOK]
     tau_cap = largest_tau_plus(from_logits((x * y).sum(1) / t, x @ u.T / t, None, lower=-1 / t, beta=0))
     used = (share_of(loss) * tau_cap).clamp(max=0.1)
     assert loss.diagnostics.tau_plus == pytest.approx(float(used.mean()), rel=1e-9)
@@ -213,7 +212,7 @@ def test_a_wrong_word_gets_one_line() -> None:
 
 @pytest.mark.parametrize("t", TEMPERATURES)
 def test_it_is_nearest_to_the_unbiased_loss_with_stand_ins(t: float) -> None:
-    record = compared(WORLDS[0], t)
+    record = compare(WORLDS[0], t)
     assert is_closer(record)
     assert record["auto"]["floored"] < 0.05
     kept = json.loads((RESULTS / f"ten-{t}.json").read_text())
@@ -221,7 +220,7 @@ def test_it_is_nearest_to_the_unbiased_loss_with_stand_ins(t: float) -> None:
 
 
 def test_the_results_hold_in_every_world_with_stand_ins() -> None:
-    records = records_of(RESULTS)
+    records = read_worlds(RESULTS)
     assert len(records) == len(WORLDS) * len(TEMPERATURES)
     for record in records:
         assert record["auto"]["floored"] < 0.05

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
-from debiased_contrastive.kernels.unlabeled import Kernel
+from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.objectives.checks import OnFloor
 
 FLOORS: tuple[OnFloor, ...] = ("clamp", "biased", "smooth", "cap_tau")

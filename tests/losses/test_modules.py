@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
+from debiased_contrastive.objectives.checks import OnFloor
 from tests.losses.cases import embeddings, views
 
 
@@ -30,6 +31,16 @@ def test_diagnostics_of_a_batch_computed_by_hand() -> None:
     assert seen.tau_cap_low == pytest.approx(tau_cap[0].item(), rel=1e-9)
     assert seen.mean_log_g == pytest.approx(g.log().mean().item(), rel=1e-9)
     assert (seen.num_unlabeled, seen.num_positives) == (14, 1)
+
+
+@pytest.mark.parametrize("on_floor", ["clamp", "biased", "cap_tau"])
+def test_the_biased_loss_of_a_call_is_the_loss_without_correction(on_floor: OnFloor) -> None:
+    z = views(8, 5, 3)
+    loss, biased = dc.DebiasedNTXentLoss(0.2, 0.3, on_floor=on_floor), dc.DebiasedNTXentLoss(0.2, 0.0)
+    with pytest.raises(RuntimeError, match="there was none yet"):
+        _ = loss.biased_loss
+    assert loss(*z) < biased(*z)
+    assert loss.biased_loss == biased(*z).item() == biased.biased_loss
 
 
 def test_tau_cap_is_where_the_floor_begins() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import debiased_contrastive as dc
-from debiased_contrastive.kernels.unlabeled import Kernel
+from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.objectives.checks import OnFloor
 from tests.losses.cases import embeddings, views
 from tests.reference import batches

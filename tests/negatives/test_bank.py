@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from debiased_contrastive.kernels.drawn import drawn_logits
-from debiased_contrastive.negatives.bank import MemoryBank, drawn_places
+from debiased_contrastive.kernels.bank import bank_logits
+from debiased_contrastive.negatives.bank import MemoryBank, draw_places
 
 
 def made(size: int = 6, dim: int = 3, momentum: float = 0.5) -> MemoryBank:
@@ -36,7 +36,7 @@ def test_what_is_stored_waits_for_the_backward() -> None:
     bank = made()
     anchors, places = torch.randn(2, 3, requires_grad=True), torch.tensor([[0, 1], [2, 2]])
     before = bank.embeddings.clone()
-    logits = drawn_logits(anchors, bank.embeddings, places)
+    logits = bank_logits(anchors, bank.embeddings, places)
     bank.store(torch.tensor([0, 2]), torch.randn(2, 3))
     logits.sum().backward()
     assert anchors.grad is not None
@@ -66,7 +66,7 @@ def test_its_own_copy_is_kept() -> None:
 
 def test_places_come_back_with_the_seed_and_repeat() -> None:
     def drawn() -> torch.Tensor:
-        return drawn_places(4, 10, 2000, torch.Generator().manual_seed(3))
+        return draw_places(4, 10, 2000, torch.Generator().manual_seed(3))
 
     assert torch.equal(drawn(), drawn())
     assert drawn().unique().tolist() == list(range(10))
@@ -110,4 +110,4 @@ def test_sizes_are_checked(size: int, dim: int, momentum: float) -> None:
 
 def test_no_samples_are_no_contrast() -> None:
     with pytest.raises(ValueError, match="at least 1 unlabeled"):
-        drawn_places(2, 5, 0, torch.Generator())
+        draw_places(2, 5, 0, torch.Generator())

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import debiased_contrastive as dc
-from debiased_contrastive.theory.worlds.discrete import circle
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, orthogonal_means
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, circle, orthogonal_means
 from tests.reference import equations
 
 CIRCLE = circle()
@@ -94,7 +93,7 @@ def test_eq_8_tends_to_eq_6_as_n_and_m_grow() -> None:
     errors = []
     for n in (16, 256, 4096):
         anchors = torch.full((500,), x)
-        u, v = (of_p[CIRCLE.sample(rows, anchors, n, generator)] for rows in (CIRCLE.of_p, CIRCLE.of_positives))
+        u, v = (of_p[CIRCLE.sample(rows, anchors, n, generator)] for rows in (CIRCLE.p, CIRCLE.p_plus))
         loss = dc.contrastive_loss(s_plus.expand(500), u, v, tau_plus=TAU_PLUS, lower=-1.0, reduction="none")
         g = loss.expm1() * s_plus.exp() / n  # from L = log(1 + N g / e^s+); Eq. 6 weights g with Q
         errors.append((torch.log1p(q * g / s_plus.exp()) - limit).abs().mean().item())

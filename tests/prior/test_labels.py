@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 import debiased_contrastive as dc
 from debiased_contrastive.prior.labels import (
-    NORMAL,
+    Z_95,
     anchor_priors,
     collision_prior,
     frequency_prior,
     pair_prior,
 )
-from debiased_contrastive.theory.worlds.von_mises_fisher import VonMisesFisherWorld, random_means
+from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
 
 UNEVEN = np.array([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01])
 
@@ -56,7 +56,7 @@ def test_wilson_is_the_interval_of_the_score_test(yes: int, no: int) -> None:
     assert found.value == pytest.approx(share)
     for end in (found.low, found.high):
         if 0 < end < 1:
-            assert abs(share - end) == pytest.approx(NORMAL * math.sqrt(end * (1 - end) / m), rel=1e-6, abs=1e-9)
+            assert abs(share - end) == pytest.approx(Z_95 * math.sqrt(end * (1 - end) / m), rel=1e-6, abs=1e-9)
 
 
 def test_bad_labels_are_refused() -> None:

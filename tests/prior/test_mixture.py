@@ -5,13 +5,21 @@ import pytest
 import torch
 
 from debiased_contrastive.prior import clusters
-from debiased_contrastive.prior.alpha_max import alpha_max, alpha_max_noisy
-from debiased_contrastive.prior.best_bin import best_bin, negated, separability, tail
 from debiased_contrastive.prior.clusters import cluster_prior
-from debiased_contrastive.prior.density_ratio import density_ratio, ratio_mean
 from debiased_contrastive.prior.estimate import Scores
-from debiased_contrastive.prior.mixture import doubts, mixture_prior
-from debiased_contrastive.prior.pen_l1 import PRIORS, pen_l1
+from debiased_contrastive.prior.mixture import (
+    PRIORS,
+    alpha_max,
+    alpha_max_noisy,
+    best_bin,
+    best_tail,
+    density_ratio,
+    density_ratios,
+    doubts,
+    mixture_prior,
+    pen_l1,
+    separability,
+)
 from tests.prior.worlds import scores_of, world_of
 
 UNEVEN = torch.tensor([0.3, 0.2, 0.15, 0.1, 0.08, 0.06, 0.05, 0.03, 0.02, 0.01]).double()
@@ -97,13 +105,13 @@ def test_the_best_bin_by_a_loop() -> None:
         if round(q_p * 60) >= 2:
             best = min(best, (q_u / q_p + 1.01 / q_p * spread, q_u / q_p, int((u >= c).sum())))
     scores = Scores(p, u)
-    assert tail(scores) == pytest.approx((min(1, best[1]), best[2]))
+    assert best_tail(scores) == pytest.approx((min(1, best[1]), best[2]))
     assert separability(scores) == pytest.approx(np.mean((p[:, None] > u) + 0.5 * (p[:, None] == u)))
-    assert negated(scores).positive.max() == -u.min()
+    assert scores.swap().positive.max() == -u.min()
 
 
 def test_the_density_ratio_has_mean_one_where_it_should() -> None:
-    assert ratio_mean(scores_of(world_of(10), 0)) == pytest.approx(1, abs=0.02)
+    assert density_ratios(scores_of(world_of(10), 0))[1] == pytest.approx(1, abs=0.02)
 
 
 @pytest.mark.parametrize("priors", [None, UNEVEN])
@@ -155,7 +163,7 @@ def test_the_interval_of_clusters_covers_numbers_that_are_nearly_as_good(monkeyp
     sure = cluster_prior(x.numpy(), grid=(3, 5, 8))
     assert sure.high - sure.low < 0.01
     assert sure.value == pytest.approx(0.2, abs=0.01)
-    monkeypatch.setattr(clusters, "NEARLY", -1.0)
+    monkeypatch.setattr(clusters, "NEARLY_BEST", -1.0)
     unsure = cluster_prior(x.numpy(), grid=(3, 5, 8))
     assert unsure.value == sure.value
     assert unsure.low < 0.18

@@ -3,7 +3,7 @@
 import torch
 
 from debiased_contrastive.prior.estimate import Scores
-from debiased_contrastive.theory.worlds.von_mises_fisher import (
+from debiased_contrastive.theory.worlds import (
     VonMisesFisherWorld,
     orthogonal_means,
     random_means,

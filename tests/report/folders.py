@@ -7,11 +7,24 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.report import groups
+from debiased_contrastive.report.page import render_report
 from debiased_contrastive.runs import Run
 
 CLASSES = (
     "T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot",
 )  # fmt: skip
+
+
+def page(runs: Sequence[Run], *, title: str) -> str:
+    """The page of runs of any domain."""
+    return render_report(runs, title=title, domains=DOMAINS)
+
+
+def rows(runs: Sequence[Run]) -> tuple[groups.Row, ...]:
+    """The rows of runs of any domain."""
+    return groups.rows(runs, DOMAINS)
 
 
 def settings(kind: str, seed: int = 0, **objective: Any) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.report.page import page
-from tests.report.folders import demo_runs
+from tests.report.folders import demo_runs, page
 
 MEASURE = """<script>
 const page = document.documentElement, boxes = [...document.querySelectorAll("figure > svg")];

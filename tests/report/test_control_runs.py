@@ -6,11 +6,9 @@ from typing import Any
 
 from PIL import Image
 
-from debiased_contrastive.report.page import page
-from debiased_contrastive.report.table import rows
 from debiased_contrastive.runs import STRIP, Run
 from tests.report.folders import course as image_course
-from tests.report.folders import evaluation, settings, write_run
+from tests.report.folders import evaluation, page, rows, settings, write_run
 from tests.report.outline import Outline
 
 

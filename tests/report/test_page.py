@@ -10,11 +10,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-import debiased_contrastive.report.plot as plots
-from debiased_contrastive.report.number import DASH
-from debiased_contrastive.report.page import page, write_report
+import debiased_contrastive.report.plots as plots
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.report.numbers import DASH
+from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run
-from tests.report.folders import CLASSES, cloud, course, demo_runs, evaluation, settings, write_run
+from tests.report.folders import CLASSES, cloud, course, demo_runs, evaluation, page, settings, write_run
 from tests.report.outline import Outline, cells
 
 HOSTILE = "<script>alert('$x$')</script>\"><img src=x onerror=alert(1)> & {0} $ \\frac 中"
@@ -28,10 +29,19 @@ def test_the_table_shows_what_was_measured(tmp_path: Path) -> None:
         for seed, accuracy in enumerate(some)
     ]
     content = page(runs, title="Numbers")
-    headings = [name.replace("&#8209;", "-") for name in re.findall(r'<th scope="col".*?>(.*?)</th>', content)]
+    headings = [
+        name.replace("\N{NON-BREAKING HYPHEN}", "-")
+        for name in re.findall(r'<th scope="col".*?>(.*?)</th>', content)
+    ]
     assert headings[:6] == ["Objective", "Seeds", "Linear top-1", "kNN", "Mean classifier", "Gap closed"]
     assert cells(content, "biased") == ["3", "71.0 ± 2.5", "69.0 ± 2.5", "66.0 ± 2.5", DASH]
-    assert cells(content, "debiased, τ⁺&nbsp;=&nbsp;0.1") == ["3", "73.0 ± 2.5", "71.0 ± 2.5", "68.0 ± 2.5", "40 %"]
+    assert cells(content, "debiased, τ⁺\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}0.1") == [
+        "3",
+        "73.0 ± 2.5",
+        "71.0 ± 2.5",
+        "68.0 ± 2.5",
+        "40 %",
+    ]
 
 
 def test_every_part_is_there_and_well_formed(tmp_path: Path) -> None:
@@ -117,8 +127,9 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     assert page(runs[::-1], title="Demo").count("<figure>") == content.count("<figure>")
     script = (
         "import sys; from pathlib import Path; from debiased_contrastive.report.page import write_report; "
+        "from debiased_contrastive.cli import DOMAINS; "
         "from debiased_contrastive.runs import Run; "
-        "write_report([Run(Path(name)) for name in sys.argv[2:]], Path(sys.argv[1]), title='Demo')"
+        "write_report([Run(Path(name)) for name in sys.argv[2:]], Path(sys.argv[1]), title='Demo', domains=DOMAINS)"
     )
     out = tmp_path / "again.html"
     names = [str(run.folder) for run in runs]
@@ -129,13 +140,13 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
 def test_the_file_appears_whole(tmp_path: Path) -> None:
     out = tmp_path / "page" / "report.html"
     out.parent.mkdir()
-    write_report(demo_runs(tmp_path / "runs", seeds=1), out, title="Demo")
+    write_report(demo_runs(tmp_path / "runs", seeds=1), out, title="Demo", domains=DOMAINS)
     assert out.read_text(encoding="utf-8").endswith("</html>\n")
     assert [entry.name for entry in out.parent.iterdir()] == ["report.html"]
 
 
 def test_many_points_become_pixels_in_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "MOST_MARKS", 100)
+    monkeypatch.setattr(plots, "MAX_MARKS", 100)
     run = write_run(tmp_path / "run", settings("biased"), tsne=cloud(0, 1.0))
     assert "data:image/png;base64," in page([run], title="Pixels")
 
@@ -164,6 +175,26 @@ def test_reports_are_made_without_torch_and_tables_without_pictures() -> None:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
         }
-        assert names <= {"debiased_contrastive", "matplotlib", *sys.stdlib_module_names}, file
-    script = "import sys, debiased_contrastive.report.table; sys.exit('matplotlib' in sys.modules)"
+        assert names <= {"debiased_contrastive", "matplotlib", "jinja2", *sys.stdlib_module_names}, file
+    script = "import sys, debiased_contrastive.report.words; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_pages_and_domains_load_no_torch() -> None:
+    names = "debiased_contrastive.report.page, debiased_contrastive.report.analyses, debiased_contrastive.cli"
+    script = f"import sys, {names}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_figures_are_the_only_markup() -> None:
+    template = (Path(plots.__file__).parent / "page.html.j2").read_text()
+    assert re.findall(r"\S+ \| safe\b", template) == ["one.svg | safe"]
+    assert "autoescape" not in template
+
+
+def test_a_folder_whose_name_is_no_unicode_is_escaped(tmp_path: Path) -> None:
+    without_seed = {key: value for key, value in settings("biased").items() if key != "seed"}
+    run = write_run(tmp_path / "odd\udcff", without_seed, its_evaluation=evaluation(0.7), tsne=cloud(0, 1.0))
+    content = page([run], title="Odd \udcff")
+    assert content.encode().count(b"odd\\udcff") == 2, "the folder, and the seed that it stands for"
+    assert "<h1>Odd \\udcff</h1>" in content

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.report.number import DASH
-from debiased_contrastive.report.page import page, write_report
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.report.numbers import DASH
+from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run
-from tests.report.folders import cloud, course, evaluation, settings, write_run
+from tests.report.folders import cloud, course, evaluation, page, settings, write_run
 from tests.report.outline import Outline, cells
 
 
 def test_no_runs_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^a report needs at least one readable run; got none: name folders .*$"):
-        write_report([], tmp_path / "report.html", title="Nothing")
+        write_report([], tmp_path / "report.html", title="Nothing", domains=DOMAINS)
     with pytest.raises(ValueError, match=r"got .*settings\.json is missing: the folder is not a complete run"):
         page([Run(tmp_path / "absent")], title="Nothing")
     assert list(tmp_path.iterdir()) == []

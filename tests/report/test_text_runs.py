@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.report.page import page
-from debiased_contrastive.report.table import rows
 from debiased_contrastive.runs import Run
-from tests.report.folders import evaluation, settings, write_run
+from tests.report.folders import evaluation, page, rows, settings, write_run
 from tests.report.outline import Outline
 
 SIX = ("MR", "CR", "SUBJ", "MPQA", "TREC", "MSRP")

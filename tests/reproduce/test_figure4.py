@@ -1,19 +1,21 @@
-"""The grid runs what is missing, keeps what is there, and measures what its table shows."""
+"""The grid runs what is missing, keeps what is there, and its table holds what was worked out by hand."""
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.settings import Settings
-from debiased_contrastive.reproduce.figure4 import grid, result_of
-from debiased_contrastive.reproduce.figure4_table import markdown
-from debiased_contrastive.reproduce.runner import fill
+import pytest
+
+from debiased_contrastive.images.settings import PRESETS, SimCLRSettings
+from debiased_contrastive.reproduce.figure4 import load_method, make_jobs, markdown
+from debiased_contrastive.reproduce.runner import choose_rows, fill
+from debiased_contrastive.runs import new_run
+from debiased_contrastive.training.settings import as_json
 
 
-def tiny() -> Settings:
+def tiny() -> SimCLRSettings:
     base = PRESETS["demo"].settings
+    assert isinstance(base, SimCLRSettings)
     return replace(
         base,
         data=replace(base.data, classes=(0, 1), per_class=40),
@@ -23,16 +25,27 @@ def tiny() -> Settings:
     )
 
 
+def write(folder: Path, name: str, linear: float, knn: float, floored: float = 0.0) -> None:
+    measures = {
+        "linear_top1": linear,
+        "knn": knn,
+        "mean_classifier": 0.5,
+        "floored": floored,
+        "tau_effective": 0.03,
+    }
+    (folder / f"{name}.json").write_text(json.dumps({"measures": measures}))
+
+
 def test_a_grid_is_filled_once_and_its_files_make_a_table(tmp_path: Path) -> None:
-    wanted = ("biased-seed0", "unbiased-seed0", "views-2-seed0", "labels-0.1-seed0")
-    items = [(name, settings) for name, settings in grid(tiny(), 1) if name in wanted]
-    assert len(items) == len(wanted)
+    rows = ("biased", "unbiased", "views-2", "labels-0.1")
+    jobs = choose_rows(make_jobs(tiny(), 1), rows)
+    assert len(jobs) == len(rows)
     kept = {
         "measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1}
     }
     (tmp_path / "biased-seed0.json").write_text(json.dumps(kept))
-    fill(((name, partial(result_of, settings, tmp_path / "runs" / name)) for name, settings in items), tmp_path)
-    assert sorted(path.stem for path in tmp_path.glob("*.json")) == sorted(wanted)
+    fill(jobs, tmp_path, tmp_path / "runs")
+    assert {path.stem for path in tmp_path.glob("*.json")} == {f"{name}-seed0" for name in rows}
     assert json.loads((tmp_path / "biased-seed0.json").read_text()) == kept
     assert not (tmp_path / "runs" / "biased-seed0").exists()
     found = json.loads((tmp_path / "unbiased-seed0.json").read_text())
@@ -43,6 +56,41 @@ def test_a_grid_is_filled_once_and_its_files_make_a_table(tmp_path: Path) -> Non
 
 
 def test_the_objectives_follow_the_true_prior() -> None:
-    taus = {name: settings.objective.tau_plus for name, settings in grid(tiny(), 1)}
+    taus = {job.name: job.settings.objective.tau_plus for job in make_jobs(tiny(), 1)}
     assert (taus["tau-0.125-seed0"], taus["tau-0.25-seed0"], taus["tau-0.5-seed0"]) == (0.125, 0.25, 0.5)
     assert taus["views-4-seed0"] == taus["labels-0.01-seed0"] == 0.5
+
+
+def test_a_run_without_a_projector_is_refused_in_one_line(tmp_path: Path) -> None:
+    settings = tiny()
+    with pytest.raises(ValueError, match="must hold a checkpoint of SimCLR"):
+        load_method(settings, new_run(tmp_path / "run", as_json(settings)))
+
+
+def test_means_gains_and_the_gap(tmp_path: Path) -> None:
+    for seed, (biased, debiased, unbiased) in enumerate([(0.70, 0.71, 0.74), (0.72, 0.74, 0.76)]):
+        write(tmp_path / "", f"biased-seed{seed}", biased, 0.6)
+        write(tmp_path / "", f"tau-0.1-seed{seed}", debiased, 0.62, floored=0.1 * seed)
+        write(tmp_path / "", f"unbiased-seed{seed}", unbiased, 0.64)
+    header, _, biased_row, debiased_row, unbiased_row = markdown(tmp_path).splitlines()
+    assert header.startswith("| objective | linear | kNN")
+    # Two seeds: t = 12.706 with one degree of freedom, so 12.706 * 1.414 / 1.414 for 70 and 72.
+    assert biased_row.startswith("| biased | 71.0 ± 12.7 | 60.0 ± 0.0 |")
+    # Gains of 1 and 2 points: 1.5 ± 12.706 / 2; half of 1.5 / 4 and 2 / 4 of the gaps.
+    assert "| +1.5 ± 6.4 | +2.0 ± 0.0 | 38 %, 50 % | 5.0 % | 0.030 | 2 |" in debiased_row
+    assert debiased_row.startswith("| debiased, M = 1, tau_plus 0.1 |")
+    assert "| 100 %, 100 % |" in unbiased_row
+
+
+def test_without_both_ends_there_is_no_gap(tmp_path: Path) -> None:
+    write(tmp_path, "biased-seed0", 0.7, 0.6)
+    with pytest.raises(ValueError, match="must hold biased and unbiased runs"):
+        markdown(tmp_path)
+
+
+def test_the_grid_names_every_run_once_and_the_table_knows_them(tmp_path: Path) -> None:
+    names = [job.name for job in make_jobs(PRESETS["cifar10-small"].settings, 3)]
+    assert len(set(names)) == len(names) == 33
+    for name in names:
+        write(tmp_path, name, 0.7 + 0.01 * ("unbiased" in name), 0.6 + 0.01 * ("unbiased" in name))
+    assert len(markdown(tmp_path).splitlines()) == 13

@@ -2,20 +2,19 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import get_args
 
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.settings import Settings
-from debiased_contrastive.images.sources import probe_images
-from debiased_contrastive.reproduce.runner import fifths, fill, shortened
-from debiased_contrastive.reproduce.table1 import grid, result_of
-from debiased_contrastive.reproduce.table1_table import floors_markdown, markdown, thirds_markdown
+from debiased_contrastive.images.settings import PRESETS, CMCSettings
+from debiased_contrastive.objectives.checks import OnFloor
+from debiased_contrastive.reproduce.runner import choose_rows, fill
+from debiased_contrastive.reproduce.table1 import RULES, floors_markdown, make_jobs, markdown, thirds_markdown
 from tests.images.test_cmc_runs import two_colours
 
 
-def tiny(images: Path) -> Settings:
+def tiny(images: Path) -> CMCSettings:
     base = PRESETS["cmc-small"].settings
+    assert isinstance(base, CMCSettings)
     return replace(
         base,
         data=replace(base.data, root=images, test_root=images, folder_size=16),
@@ -28,10 +27,9 @@ def tiny(images: Path) -> Settings:
 
 def test_a_grid_is_filled_and_its_files_make_tables(tmp_path: Path) -> None:
     images = two_colours(tmp_path / "images")
-    wanted = ("biased-seed0", "tau-0.01-biased-seed0", "epochs-seed0")
-    items = [(name, settings) for name, settings in grid(tiny(images), 1) if name in wanted]
-    out, read = tmp_path / "out", probe_images(items[0][1].data)
-    fill(((name, partial(result_of, settings, tmp_path / "runs" / name, read)) for name, settings in items), out)
+    out = tmp_path / "out"
+    jobs = choose_rows(make_jobs(tiny(images), 1), ("biased", "tau-0.01-biased", "epochs"))
+    fill(jobs, out, tmp_path / "runs")
     found = json.loads((out / "tau-0.01-biased-seed0.json").read_text())
     assert found["settings"]["objective"]["on_floor"] == "biased"
     assert str(tmp_path) not in json.dumps(found)
@@ -59,23 +57,19 @@ def test_losses_are_told_apart_by_the_third_of_an_epoch(tmp_path: Path) -> None:
     assert epochs == "| biased, each image once in an epoch | 3.00 | 2.00 | 1.00 | 1 |"
 
 
+def test_without_the_other_order_there_is_no_table_of_it(tmp_path: Path) -> None:
+    (tmp_path / "biased-seed0.json").write_text("{}")
+    assert thirds_markdown(tmp_path) == ""
+
+
 def test_every_rule_is_run_at_both_priors(tmp_path: Path) -> None:
-    names = [name for name, _ in grid(tiny(tmp_path), 2)]
+    assert set(RULES) == set(get_args(OnFloor))
+    names = [job.name for job in make_jobs(tiny(tmp_path), 2)]
     assert len(names) == len(set(names)) == 2 * (1 + 2 * 4 + 2)
-    by_name = dict(grid(tiny(tmp_path), 1))
+    by_name = {job.name: job.settings for job in make_jobs(tiny(tmp_path), 1)}
     assert by_name["biased-seed0"].objective.correction == 0
     assert by_name["tau-0.005-smooth-seed0"].objective.correction == 0.005
     assert by_name["auto-seed0"].objective.auto
     assert by_name["epochs-seed0"].objective == by_name["biased-seed0"].objective
     assert by_name["epochs-seed0"].data.order == "epochs"
     assert {settings.data.order for name, settings in by_name.items() if name != "epochs-seed0"} == {"drawn"}
-
-
-def test_a_course_is_shortened_and_cut_in_fifths() -> None:
-    course = [{"step": step, "loss": step / 3, "other": 1} for step in range(1, 101)]
-    few = shortened(course, ("step", "loss"), points=10)
-    assert [line["step"] for line in few] == list(range(10, 101, 10))
-    assert few[0] == {"step": 10, "loss": 3.3333}
-    assert shortened([], ("step",)) == []
-    assert [line["step"] for line in shortened(course[:7], ("step",), points=3)] == [3, 6, 7]
-    assert fifths([{"step": step, "x": float(step > 20)} for step in range(1, 101)], "x") == [0, 1, 1, 1, 1]

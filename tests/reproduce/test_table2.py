@@ -1,21 +1,15 @@
 """The grid of sentence runs: filled once, untrained towers beside trained ones, and its table by hand."""
 
 import json
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from debiased_contrastive.reproduce.runner import fill
-from debiased_contrastive.reproduce.table2 import grid, result_of
-from debiased_contrastive.reproduce.table2_table import course_markdown, floors_markdown, markdown
-from debiased_contrastive.text import evaluate as sentence_scores
-from debiased_contrastive.text.settings import Text, TextSettings, Towers
+from debiased_contrastive.reproduce.table2 import course_markdown, make_jobs, markdown
+from debiased_contrastive.text import run as sentence_scores
+from debiased_contrastive.text.settings import Text, TextSettings, TextTraining, Towers
 from debiased_contrastive.text.task_files import SentenceTask
-from debiased_contrastive.training.settings import Training
-from studies.sentence_floors import grid as floors
-from studies.sentence_floors import result_of as learnt
 from tests.text.test_run import write
 
 
@@ -30,22 +24,23 @@ def tasks(_root: Path, _names: object) -> tuple[SentenceTask, ...]:
 
 
 def test_a_grid_is_filled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentence_scores, "sentence_tasks", tasks)
-    training = Training(epochs=1, batch=20, learning_rate=0.01, weight_decay=0.0, accelerator="cpu", log_every=5)
+    monkeypatch.setattr(sentence_scores, "read_tasks", tasks)
+    training = TextTraining(
+        epochs=1, batch=20, learning_rate=0.01, weight_decay=0.0, accelerator="cpu", log_every=5
+    )
     base = TextSettings(
         text=Text(write(tmp_path / "text.txt"), vocabulary=50, longest=8),
         towers=Towers("gru", 8, 6),
         training=training,
     )
-    entries = [
-        entry for entry in grid(base, 2) if entry.name in ("biased-seed0", "tau-0.01-seed1", "random-bag-seed1")
-    ]
-    assert [entry.trained for entry in entries] == [True, True, False]
+    wanted = ("biased-seed0", "tau-0.01-seed1", "random-bag-seed1")
+    jobs = [job for job in make_jobs(base, 2, tmp_path) if job.name in wanted]
+    assert [job.domain for job in jobs] == ["text", "text", ""]
     kept = {"tasks": scores(0.5)}
     out = tmp_path / "out"
     out.mkdir()
     (out / "biased-seed0.json").write_text(json.dumps(kept))
-    fill(((entry.name, partial(result_of, entry, tmp_path, tmp_path / "runs")) for entry in entries), out)
+    fill(jobs, out, tmp_path / "runs")
     assert json.loads((out / "biased-seed0.json").read_text()) == kept
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["tau-0.01-seed1"]
     trained, untrained = (
@@ -98,32 +93,3 @@ def test_courses_by_hand(tmp_path: Path) -> None:
     # Steps 1 to 10 are the first tenth, at 0.1 to 1.0 %.
     assert line.startswith("| tau_plus 0.01 | 0.55 | 1.55 |")
     assert line.endswith("| 9.55 | 0.50 |")
-
-
-def test_floors_by_hand(tmp_path: Path) -> None:
-    for name, share in (("biased", 0.0), ("floor-zero", 0.01)):
-        course = [
-            {"epoch": epoch / 2, "floored": share * epoch, "biased_loss": 9 - epoch / 10} for epoch in range(1, 41)
-        ]
-        (tmp_path / f"{name}-seed0.json").write_text(json.dumps({"course": course}))
-    lines = floors_markdown(tmp_path).splitlines()
-    assert lines[0] == (
-        "|  | floored, epoch 5 | biased loss, epoch 5 | floored, epoch 10 | biased loss, epoch 10 | "
-        "floored, epoch 20 | biased loss, epoch 20 |"
-    )
-    assert lines[2] == "| biased | 0 % | 8.00 | 0 % | 7.00 | 0 % | 5.00 |"
-    assert lines[3] == "| floor zero | 10 % | 8.00 | 20 % | 7.00 | 40 % | 5.00 |"
-
-
-def test_a_text_learnt_by_heart_for_every_floor(tmp_path: Path) -> None:
-    names = [name for name, _ in floors(2)]
-    assert names[:5] == [
-        "biased-seed0",
-        *(f"floor-{floor}-seed0" for floor in ("zero", "small", "relative", "biased")),
-    ]
-    name, settings = list(floors(1))[1]
-    text = Text(write(tmp_path / "text.txt"), vocabulary=50, longest=8)
-    training = Training(epochs=2, batch=20, learning_rate=0.01, weight_decay=0.0, accelerator="cpu", log_every=5)
-    found = learnt(replace(settings, text=text, towers=Towers("bag", 8, 6), training=training), tmp_path / name)
-    assert [line["step"] for line in found["course"]] == [1, 5, 10, 15, 20]
-    assert all(line["biased_loss"] > 0 for line in found["course"])

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.control import rollout
-from debiased_contrastive.control.presets import CONTROL_PRESETS
-from debiased_contrastive.control.settings import settled
-from debiased_contrastive.reproduce import table3 as control_grid
+from debiased_contrastive.control.settings import CONTROL_PRESETS, with_task_defaults
+from debiased_contrastive.reproduce import table3
 from debiased_contrastive.reproduce.runner import fill
-from debiased_contrastive.reproduce.table3 import OBJECTIVES, base_of, grid, result_of
-from debiased_contrastive.reproduce.table3_table import (
+from debiased_contrastive.reproduce.table3 import (
     LABELS,
-    curves,
+    OBJECTIVES,
     floors_markdown,
+    for_task,
+    make_jobs,
+    plot,
     returns_markdown,
     time_markdown,
 )
@@ -29,9 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     base = replace(settings_of(log_every=5, frames=160, evaluate_every=40, random_steps=5), task="cartpole-swingup")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rollout, "PixelTask", TinyTask)
-        patch.setattr(control_grid, "EVERY", 5)
-        made = [(entry.name, lambda entry=entry: result_of(entry, place / "runs")) for entry in grid(base, 2)]
-        fill(made, place / "cartpole-swingup")
+        patch.setattr(table3, "CURVE_STEPS", 5)
+        fill(make_jobs(base, 2), place, place / "runs")
     return place / "cartpole-swingup"
 
 
@@ -64,7 +64,7 @@ def test_tables_say_what_files_hold(folder: Path) -> None:
 
 
 def test_pictures_are_made(folder: Path) -> None:
-    pictures = curves(folder)
+    pictures = plot(folder)
     assert set(pictures) == {"return", "contrast_loss", "floored"}
     assert all("<svg" in picture for picture in pictures.values())
     assert "without contrast" in pictures["return"]
@@ -73,7 +73,7 @@ def test_pictures_are_made(folder: Path) -> None:
 
 def test_shorter_runs_are_evaluated_as_often() -> None:
     preset = CONTROL_PRESETS["curl"].settings
-    assert base_of("cartpole-swingup", preset.training.frames) == settled(preset)
-    half = base_of("walker-walk", preset.training.frames // 2)
+    assert for_task(preset, "cartpole-swingup", preset.training.frames) == with_task_defaults(preset)
+    half = for_task(preset, "walker-walk", preset.training.frames // 2)
     assert half.task == "walker-walk"
     assert 2 * half.training.evaluate_every == preset.training.evaluate_every

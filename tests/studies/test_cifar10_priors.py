@@ -1,6 +1,7 @@
 """The estimators on images: pairs are what they are called, files are made once, and the table shows them."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,12 @@ import torch
 from torch.nn import functional as F
 
 from debiased_contrastive.prior import mixture
+from debiased_contrastive.reproduce.figure4 import make_jobs
+from debiased_contrastive.reproduce.runner import Job, fill
 from studies import cifar10_priors
-from studies.cifar10_priors import Sample, class_pairs, fill, markdown, random_pairs
+from studies.cifar10_priors import Sample, class_pairs, compare, markdown, random_pairs
 from studies.priors import METHODS
+from tests.reproduce.test_figure4 import tiny
 
 
 def generator() -> torch.Generator:
@@ -62,23 +66,23 @@ def test_class_pairs_share_their_label_and_are_of_two_images() -> None:
 def test_principal_components_are_centred_and_not_whitened() -> None:
     scale = torch.linspace(1, 9, 12).view(3, 2, 2)
     images = 5 + scale * torch.randn(400, 3, 2, 2, generator=generator())
-    pixels, components = cifar10_priors._of_pixels(images)
+    pixels, components = cifar10_priors.fit_pixels(images)
     # All twelve dimensions fit: a rotation, which a whitened one would not be.
     torch.testing.assert_close(_cosines(pixels(images)), _cosines(components(images)), atol=1e-4, rtol=0)
     torch.testing.assert_close(components(images).mean(0), torch.zeros(12), atol=1e-3, rtol=0)
 
 
 def test_principal_components_are_the_first_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cifar10_priors, "DIMENSIONS", 1)
+    monkeypatch.setattr(cifar10_priors, "PCA_DIMENSIONS", 1)
     images = torch.randn(400, 3, 2, 2, generator=generator()) * torch.tensor([1.0, 9.0, 1.0]).view(3, 1, 1)
     images[:, 1] = images[:, 1, :1, :1]
-    _, components = cifar10_priors._of_pixels(images)
+    _, components = cifar10_priors.fit_pixels(images)
     assert components(images).square().sum() > 0.9 * images.square().sum()
 
 
 def test_every_kind_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    quick = {name: (function, 2) for name, (function, _) in mixture._FUNCTIONS.items()}
-    monkeypatch.setattr(mixture, "_FUNCTIONS", quick)
+    quick = {name: (function, 2) for name, (function, _) in mixture._ESTIMATORS.items()}
+    monkeypatch.setattr(mixture, "_ESTIMATORS", quick)
     monkeypatch.setattr(cifar10_priors, "PAIRS", (200, 1000))
     labels = torch.arange(100) % 2
     images = labels.view(-1, 1, 1, 1) * 4 + torch.randn(100, 3, 2, 2, generator=generator())
@@ -86,10 +90,14 @@ def test_every_kind_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     sample = Sample(images, labels, views, truth=0.5)
     kept = tmp_path / "pixels-class.json"
     kept.write_text("kept")
-    fill(sample, {"pixels": lambda x: (x - 2).flatten(1)}, {"revision": "abc"}, tmp_path)
+    monkeypatch.setattr(cifar10_priors, "load", lambda _run: (sample, {"pixels": lambda x: (x - 2).flatten(1)}))
+    monkeypatch.setattr(cifar10_priors, "finished_run", Path)
+    monkeypatch.setattr(cifar10_priors, "describe_run", lambda _run: {"revision": "abc"})
+    jobs = [Job(f"pixels-{kind}", partial(compare, tmp_path, "pixels", kind)) for kind in ("class", "view")]
+    fill(jobs, tmp_path, tmp_path)
     assert kept.read_text() == "kept"
     kept.unlink()
-    fill(sample, {"pixels": lambda x: (x - 2).flatten(1)}, {"revision": "abc"}, tmp_path)
+    fill(jobs, tmp_path, tmp_path)
     of_class, of_view = (json.loads((tmp_path / f"pixels-{kind}.json").read_text()) for kind in ("class", "view"))
     assert [estimate["method"] for estimate in of_class["estimates"]] == list(METHODS)
     assert (of_class["truth"], of_class["revision"], of_class["positives"]) == (0.5, "abc", "class")
@@ -98,6 +106,21 @@ def test_every_kind_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert of_class["auc"] == pytest.approx(0.75, abs=0.05)
     assert of_view["auc"] > 0.99
     assert len(markdown(tmp_path).splitlines()) == 4
+
+
+def test_every_representation_of_a_run_gives_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = next(iter(make_jobs(tiny(), 1)))
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        cifar10_priors.load(tmp_path / job.name)
+    job.make(tmp_path)
+    with pytest.raises(ValueError, match="must be of cifar10; got fashion"):
+        cifar10_priors.load(tmp_path / job.name)
+    images = torch.randn(100, 1, 28, 28, generator=generator())
+    sample = Sample(images, torch.arange(100) % 2, images.expand(2, -1, -1, -1, -1), truth=0.5)
+    monkeypatch.setattr(cifar10_priors, "draw_sample", lambda _settings: sample)
+    _, representations = cifar10_priors.load(tmp_path / job.name)
+    shapes = {name: represent(images).shape for name, represent in representations.items()}
+    assert shapes == {"pixels": (100, 784), "PCA": (100, 64), "features": (100, 32), "projections": (100, 8)}
 
 
 def _cosines(rows: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import torch
 
 from debiased_contrastive.control.agent import Agent
 from debiased_contrastive.training.checkpoint import save_checkpoint
-from studies.control_steps import adam_step, markdown, measured, steps_of
+from studies.control_steps import adam_step, encoder_steps, markdown, measure_runs
 from tests.control.test_agent import agent_of, batch
 
 
@@ -30,27 +30,31 @@ def test_a_step_is_what_adam_subtracts() -> None:
 def test_the_contrasts_steps_on_the_encoder_are_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     agent, lengths = agent_of(tau_plus=0.0), []
 
-    def eyes() -> torch.Tensor:
-        return torch.cat([weight.detach().flatten() for weight in agent.eyes.parameters()])
+    def encoder() -> torch.Tensor:
+        return torch.cat([weight.detach().flatten() for weight in agent.encoder.parameters()])
 
     def stepped(loss: torch.Tensor, *names: str) -> None:
-        before = eyes().clone()
+        before = encoder().clone()
         Agent._step(agent, loss, *names)
-        after = eyes()
+        after = encoder()
         if names[0] in ("critic", "encoder"):
             lengths.append(float((after - before).abs().mean()))
 
     monkeypatch.setattr(agent, "_step", stepped)
     for step in range(3):
         agent.update(step, *batch())
-    found = steps_of(state_of(agent))
+    found = encoder_steps(state_of(agent))
     assert found["critics"] == pytest.approx(lengths[-2], rel=1e-3)
     assert found["contrast"] == pytest.approx(lengths[-1], rel=1e-3)
+    state = state_of(agent)
+    # As checkpoints of earlier versions name the encoder.
+    module = {name.replace("encoder.", "eyes."): value for name, value in agent.state_dict().items()}
+    assert encoder_steps({**state, "module": module}) == found
     folder = tmp_path / "biased-seed3"
     folder.mkdir()
     with pytest.raises(ValueError, match="must hold runs with a contrast"):
-        measured(tmp_path)
+        measure_runs(tmp_path)
     save_checkpoint(folder, 2, state_of(agent))
-    (row,) = measured(tmp_path)
+    (row,) = measure_runs(tmp_path)
     assert (row["objective"], row["seed"], row["step"]) == ("biased", 3, 2)
     assert "| biased | " in markdown([row])

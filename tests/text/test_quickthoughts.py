@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.losses.floors import SMALL
+from debiased_contrastive.objectives.estimator import SMALL_FLOOR
 from debiased_contrastive.objectives.losses import debiased
 from debiased_contrastive.text.quickthoughts import QuickThoughts, neighbours
-from debiased_contrastive.text.towers import tower
+from debiased_contrastive.text.towers import build_tower
 
 LINKS = [[True] * 6, [True, True, False, True, False, True], [False, True, False, False, False, False]]
 
@@ -83,7 +83,7 @@ def test_unit_vectors_have_a_temperature_and_its_floor(floor: str, least: float)
     u, v = (nn.functional.normalize(rows.detach()) for rows in made.parameters())
     want = slow((u @ v.T / 0.5).tolist(), LINKS[0], 0.9, "others", least)
     assert float(called(made, LINKS[0]).detach()) == pytest.approx(want, rel=1e-5)
-    assert made.floored > 0
+    assert made.diagnostics.floored > 0
 
 
 @pytest.mark.parametrize("floor", ["zero", "small", "relative", "biased", "cap_tau"])
@@ -97,8 +97,8 @@ def test_nothing_overflows_whatever_the_floor(floor: str, scale: float) -> None:
     for parameter in made.parameters():
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all()
-    assert 0 <= made.floored <= 1
-    assert 0 <= made.tau_cap <= 1
+    assert 0 <= made.diagnostics.floored <= 1
+    assert 0 <= made.diagnostics.tau_cap_median <= 1
 
 
 def test_the_floors_are_what_they_say() -> None:
@@ -106,8 +106,8 @@ def test_the_floors_are_what_they_say() -> None:
     for floor in ("zero", "small", "relative", "biased"):
         made, scores = method(7, 2.0, tau_plus=0.5, floor=floor)
         values[floor] = float(called(made, LINKS[0]).detach())
-        assert 0 < made.floored < 1
-    small = slow(scores.tolist(), LINKS[0], 0.5, "others", math.exp(SMALL))
+        assert 0 < made.diagnostics.floored < 1
+    small = slow(scores.tolist(), LINKS[0], 0.5, "others", math.exp(SMALL_FLOOR))
     assert values["small"] == pytest.approx(small, rel=1e-4)
     assert values["zero"] <= values["small"] <= values["biased"]
     assert values["zero"] < values["relative"] < values["biased"]
@@ -131,7 +131,8 @@ def test_a_batch_without_neighbours_has_no_loss_and_every_gradient() -> None:
     loss = called(made, [False] * 6)
     loss.backward()
     assert loss.item() == 0
-    assert (made.floored, made.tau_cap, made.biased_loss) == (0, 1, 0)
+    seen = made.diagnostics
+    assert (seen.floored, seen.tau_cap_median, made.biased_loss) == (0, 1, 0)
     for parameter in made.parameters():
         assert parameter.grad is not None
         assert not parameter.grad.any()
@@ -146,7 +147,7 @@ def test_without_correction_the_biased_loss_is_the_loss() -> None:
 @pytest.mark.parametrize("name", ["gru", "bag", "transformer"])
 def test_towers_see_no_padding_and_no_other_sentence(name: str) -> None:
     torch.manual_seed(0)
-    made = tower(name, 30, 12, 8, longest=9).eval()  # type: ignore[arg-type]
+    made = build_tower(name, 30, 12, 8, longest=9).eval()  # type: ignore[arg-type]
     tokens = torch.randint(1, 30, (5, 6))
     lengths = torch.tensor([6, 1, 3, 2, 5])
     tokens[torch.arange(6) >= lengths.unsqueeze(1)] = 0
@@ -163,14 +164,14 @@ def test_towers_know_the_order_of_words_or_not() -> None:
     torch.manual_seed(0)
     tokens, lengths = torch.tensor([[3, 4, 5]]), torch.tensor([3])
     for name, knows in (("gru", True), ("bag", False), ("transformer", True)):
-        made = tower(name, 30, 12, 8, longest=9).eval()  # type: ignore[arg-type]
+        made = build_tower(name, 30, 12, 8, longest=9).eval()  # type: ignore[arg-type]
         same = torch.allclose(made(tokens, lengths), made(tokens.flip(1), lengths), atol=1e-6)
         assert same != knows
 
 
 def test_vectors_are_both_towers_each_of_length_one() -> None:
     torch.manual_seed(0)
-    made = QuickThoughts(tower("bag", 9, 4, 3, 5), tower("bag", 9, 4, 3, 5), tau_plus=0.0)
+    made = QuickThoughts(build_tower("bag", 9, 4, 3, 5), build_tower("bag", 9, 4, 3, 5), tau_plus=0.0)
     vectors = made.vectors(torch.tensor([[1, 2], [3, 0]]), torch.tensor([2, 1]))
     assert vectors.shape == (2, 12)
     torch.testing.assert_close(vectors[:, :6].norm(dim=1), torch.ones(2))
@@ -188,13 +189,14 @@ def test_floor_zero_stops_training_pairs_whose_biased_loss_is_below_log_of_one_p
     u, v = pairs_of + 0.5 * torch.randn(2, b, 5, generator=generator)
     made = QuickThoughts(Rows(u), Rows(v), tau_plus=tau)  # type: ignore[arg-type]
     called(made, linked).backward()
-    assert made.seen is not None
-    statistics, weight = made.seen
+    assert made._record is not None
+    statistics, weight = made._record.statistics, made._record.weights
+    assert weight is not None
     biased_losses = debiased(statistics, 0.0, "clamp")
     assert made.biased_loss == pytest.approx(float((biased_losses * weight).sum()))
     below = biased_losses < math.log(1 + (b - 2) * tau)
     assert 0 < below.float().mean() < 1
-    assert made.floored == pytest.approx(float(below.float().mean()))
+    assert made.diagnostics.floored == pytest.approx(float(below.float().mean()))
     torch.testing.assert_close(debiased(statistics, tau, "clamp")[below], torch.zeros(int(below.sum())))
     # The first tower's rows of sentences whose only pair is floored get no gradient.
     pairs = neighbours(torch.tensor(linked))

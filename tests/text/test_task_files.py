@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.text.task_files import (
-    COUNTS,
-    NAMES,
+    TASK_COUNTS,
+    TASK_NAMES,
     TREC_CLASSES,
     SentenceTask,
-    sentence_task,
-    sentence_tasks,
+    read_task,
+    read_tasks,
 )
 
 TINY = {"MR": (3, 2), "CR": (2, 1), "SUBJ": (2, 1), "MPQA": (1, 2), "TREC": (3, 2), "MSRP": (2, 1)}
@@ -62,7 +62,7 @@ def written(root: Path, files: dict[str, bytes], flat: bool = False) -> Path:
 
 
 def test_the_raw_files(raw: Path) -> None:
-    mr, cr, subj, mpqa, trec, msrp = sentence_tasks(raw, counts=TINY)
+    mr, cr, subj, mpqa, trec, msrp = read_tasks(raw, counts=TINY)
     assert mr.sentences == (
         "a caf\xe9 of a film\u2026 and more .", "yes\u2026", "\xa0kept\xa0", "no \u2018thanks .", "never again .",
     )  # fmt: skip
@@ -72,7 +72,7 @@ def test_the_raw_files(raw: Path) -> None:
     assert (mpqa.sentences, mpqa.labels) == (("fully supports", "complaining", "fails to"), (1, 0, 0))
     assert {task.kind for task in (mr, cr, subj, mpqa)} == {"cv"}
     assert trec.sentences == ("How far ?", "What is : it ?", "A sister\xf0city ?")
-    assert [TREC_CLASSES[label] for label in trec.labels + trec.test_labels] == [
+    assert [TREC_CLASSES[label] for label in (*trec.labels, *trec.test_labels)] == [
         "NUM",
         "ABBR",
         "LOC",
@@ -93,26 +93,26 @@ def test_the_raw_files(raw: Path) -> None:
 
 
 def test_a_table_a_flat_folder_and_other_names_are_the_same_tasks(raw: Path, tmp_path: Path) -> None:
-    tasks = sentence_tasks(raw, counts=TINY)
+    tasks = read_tasks(raw, counts=TINY)
     table = written(tmp_path / "tsv", {name: text.encode() for name, text in TSV.items()})
-    assert sentence_tasks(table, NAMES[:5], counts=TINY) == tasks[:5]
-    assert sentence_tasks(written(tmp_path / "flat", RAW, flat=True), counts=TINY) == tasks
+    assert read_tasks(table, TASK_NAMES[:5], counts=TINY) == tasks[:5]
+    assert read_tasks(written(tmp_path / "flat", RAW, flat=True), counts=TINY) == tasks
     (raw / "SUBJ/subj.objective").rename(raw / "plot.tok.gt9.5000")
     (raw / "SUBJ/subj.subjective").rename(raw / "quote.tok.gt9.5000")
-    assert sentence_task(raw, "SUBJ", counts=TINY) == tasks[2]
+    assert read_task(raw, "SUBJ", counts=TINY) == tasks[2]
     utf8 = RAW["MR/rt-polarity.pos"].decode("cp1252").encode()
     (raw / "MR/rt-polarity.pos").write_bytes(utf8)
-    assert sentence_task(raw, "MR", counts=TINY) == tasks[0]
+    assert read_task(raw, "MR", counts=TINY) == tasks[0]
 
 
 def error_of(root: Path, name: str) -> str:
     with pytest.raises((ValueError, FileNotFoundError)) as caught:
-        sentence_task(root, name, counts=TINY)
+        read_task(root, name, counts=TINY)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TASK_NAMES)
 def test_missing_files_are_named_with_the_folder(raw: Path, tmp_path: Path, name: str) -> None:
     assert error_of(tmp_path / "empty", name).startswith(f"{name} is missing: expected ")
     files = sorted(path for path in RAW if path.startswith(f"{name}/"))
@@ -127,15 +127,15 @@ def test_counts_are_checked(raw: Path) -> None:
     with pytest.raises(
         ValueError, match=r"MR in .* have 5,331 \+ 5,331 sentences of its two classes; got 3 \+ 2: take"
     ):
-        sentence_task(raw, "MR")
+        read_task(raw, "MR")
     with pytest.raises(ValueError, match=r"4,076 \+ 1,725 samples of train and test; got 2 \+ 1"):
-        sentence_task(raw, "MSRP")
+        read_task(raw, "MSRP")
     (raw / "MR/rt-polarity.neg").write_bytes(RAW["MR/rt-polarity.neg"] + b"one more\n")
     assert "got 3 + 3" in error_of(raw, "MR")
     (raw / "CR/custrev.pos").write_bytes(b"")
     assert "got 1 + 0" in error_of(raw, "CR")
     with pytest.raises(ValueError, match="one of MR, CR, SUBJ, MPQA, TREC, MSRP; got 'SICK'"):
-        sentence_task(raw, "SICK")
+        read_task(raw, "SICK")
 
 
 @pytest.mark.parametrize(
@@ -176,8 +176,8 @@ def test_the_real_files() -> None:
     folder = os.environ.get("DEBIASED_TASK_DATA")
     if folder is None:
         pytest.skip("DEBIASED_TASK_DATA is not set: the folder with the official files of the six tasks")
-    tasks = {task.name: task for task in sentence_tasks(Path(folder))}
-    assert set(tasks) == set(COUNTS)
+    tasks = {task.name: task for task in read_tasks(Path(folder))}
+    assert set(tasks) == set(TASK_COUNTS)
     sentences = [
         text for task in tasks.values() for text in (*task.sentences, *task.partners, *task.test_sentences)
     ]

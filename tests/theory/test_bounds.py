@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debiased_contrastive.theory.bias import asymptotic_bias_gap, bias_gap_bound
-from debiased_contrastive.theory.finite_sample import (
+from debiased_contrastive.theory.bounds import (
+    asymptotic_bias_gap,
+    bias_gap_bound,
     finite_sample_bound,
     jensen_gap_bound,
     second_order_bound,

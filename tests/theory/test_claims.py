@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import theory as command
 from debiased_contrastive.cli.main import main
-from debiased_contrastive.report.theory import figures, markdown
-from debiased_contrastive.theory import verification
-from debiased_contrastive.theory.bias import bias_gap_bound
+from debiased_contrastive.report.analyses import markdown, plot_claims
+from debiased_contrastive.theory import guarantee_claims, loss_claims
+from debiased_contrastive.theory import guarantee_claims as verification
+from debiased_contrastive.theory.bounds import bias_gap_bound, finite_sample_bound
 from debiased_contrastive.theory.claim import Case, Claim
-from debiased_contrastive.theory.claims import lemma_1, lemma_a4, theorem_3, theorem_5
-from debiased_contrastive.theory.finite_sample import finite_sample_bound
 from debiased_contrastive.theory.generalization import lipschitz_constant
 
 FAILING_IN_PRINT = {
@@ -62,7 +60,7 @@ def test_relations_and_verdicts() -> None:
 
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The claims that take no time."""
-    monkeypatch.setattr(command, "CLAIMS", (lemma_a4.lemma_a4_slope, theorem_3.theorem_3_bias))
+    monkeypatch.setattr(guarantee_claims, "CLAIMS", (loss_claims.lemma_a4_slope, guarantee_claims.theorem_3_bias))
 
 
 def test_verify_writes_numbers_plots_and_a_table(
@@ -75,7 +73,7 @@ def test_verify_writes_numbers_plots_and_a_table(
     assert "printed fails, corrected holds" in capsys.readouterr().out
     drawing = (tmp_path / "theory" / "theorem-3-bias.svg").read_text()
     assert drawing.count("<path") > 5
-    assert figures(record)["theorem-3-bias"] == drawing  # the same bytes each time
+    assert plot_claims(record)["theorem-3-bias"] == drawing  # the same bytes each time
     assert len(markdown(record).splitlines()) == 4
 
 
@@ -85,7 +83,7 @@ def test_verify_fails_with_a_wrong_constant(
     quick(monkeypatch)
     # What Lemma A.4 would be with e for e^2.
     monkeypatch.setattr(
-        lemma_a4, "lipschitz_constant", lambda *sizes, **rest: lipschitz_constant(*sizes, **rest) / math.e
+        loss_claims, "lipschitz_constant", lambda *sizes, **rest: lipschitz_constant(*sizes, **rest) / math.e
     )
     with pytest.raises(SystemExit) as end:
         main(["verify", "--out", str(tmp_path), "--quiet"])
@@ -100,10 +98,10 @@ def test_theorem_3_would_notice_a_constant_three_times_too_small(
     factor: float, holds: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        theorem_3, "finite_sample_bound", lambda *sizes, **rest: factor * finite_sample_bound(*sizes, **rest)
+        guarantee_claims, "finite_sample_bound", lambda *sizes, **rest: factor * finite_sample_bound(*sizes, **rest)
     )
-    monkeypatch.setattr(theorem_3, "sphere_difference", lambda *_sizes: (0.0, 0.0))
-    assert theorem_3.theorem_3().holds == holds
+    monkeypatch.setattr(guarantee_claims, "sphere_difference", lambda *_sizes: (0.0, 0.0))
+    assert guarantee_claims.theorem_3().holds == holds
 
 
 @pytest.mark.parametrize(
@@ -116,13 +114,13 @@ def test_lemma_1_would_notice_what_is_left_out(wrong: str, monkeypatch: pytest.M
         known = {"ratio": ratio, "tau": tau, "n": n, "bias_gap_bound": bias_gap_bound}
         return float(eval(wrong, known))
 
-    monkeypatch.setattr(lemma_1, "bias_gap_bound", bound)
-    monkeypatch.setattr(lemma_1, "simulated_gap", lambda *_sizes: (1.0, 0.0, [1.0]))
-    assert not lemma_1.lemma_1().holds
+    monkeypatch.setattr(loss_claims, "bias_gap_bound", bound)
+    monkeypatch.setattr(loss_claims, "simulated_gap", lambda *_sizes: (1.0, 0.0, [1.0]))
+    assert not loss_claims.lemma_1().holds
 
 
 def test_theorem_5_would_notice_terms_a_hundred_times_too_small() -> None:
-    found = theorem_5.theorem_5_deviation()
+    found = guarantee_claims.theorem_5_deviation()
     assert found.holds
     assert any(case.measured > case.corrected / 130 for case in found.cases)
 
@@ -140,7 +138,7 @@ def test_the_commands_need_their_own_extra_alone() -> None:
     script = (
         "import sys; sys.modules.update(dict.fromkeys(('lightning_fabric', 'sklearn', 'safetensors')));"
         "from debiased_contrastive.cli.main import main;"
-        "import debiased_contrastive.theory.verification;"
+        "import debiased_contrastive.theory.guarantee_claims;"
         "main(['bounds', '--tau-plus', '0.1', '--num-unlabeled', '510'])"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
+from debiased_contrastive.theory.generalization import finite_class_complexity, linear_class_complexity
 from debiased_contrastive.theory.losses import (
     biased_loss,
     class_means,
@@ -15,8 +16,7 @@ from debiased_contrastive.theory.losses import (
     supervised_losses,
     unbiased_loss,
 )
-from debiased_contrastive.theory.rademacher import finite_class_complexity, linear_class_complexity
-from debiased_contrastive.theory.worlds.discrete import circle, collapsed, constant
+from debiased_contrastive.theory.worlds import circle, collapsed_classes, constant_encoder
 
 
 def test_losses_on_the_circle() -> None:
@@ -35,8 +35,8 @@ def test_the_debiased_loss_is_the_mean_of_the_librarys(sizes: tuple[int, ...]) -
     world = circle(probabilities=probabilities, temperature=0.7)
     generator = torch.Generator().manual_seed(0)
     x = torch.multinomial(probabilities, 100_000, replacement=True, generator=generator)
-    own = world.sample(world.of_positives, x, 3, generator)
-    u = world.sample(world.of_p, x, 4, generator)
+    own = world.sample(world.p_plus, x, 3, generator)
+    u = world.sample(world.p, x, 4, generator)
     s = world.scores[x]
     losses = dc.contrastive_loss(
         s.gather(1, own)[:, 0], s.gather(1, u), s.gather(1, own)[:, 1:],
@@ -47,13 +47,13 @@ def test_the_debiased_loss_is_the_mean_of_the_librarys(sizes: tuple[int, ...]) -
 
 
 def test_classifiers_in_worlds_where_they_are_known() -> None:
-    assert supervised_losses(constant(10)) == pytest.approx((math.log(10), math.log(10)))
-    best, mean = supervised_losses(collapsed(10))
+    assert supervised_losses(constant_encoder(10)) == pytest.approx((math.log(10), math.log(10)))
+    best, mean = supervised_losses(collapsed_classes(10))
     assert best < 1e-5
     assert mean == pytest.approx(math.log(1 + 9 / math.e))
     best, mean = supervised_losses(circle())
     assert best < mean < math.log(3)
-    pairs = supervised_losses(collapsed(6), 2)[1]
+    pairs = supervised_losses(collapsed_classes(6), 2)[1]
     assert pairs == pytest.approx(math.log(1 + 1 / math.e))
     torch.testing.assert_close(class_means(circle())[0], circle().points[:2].mean(0))
 

@@ -7,13 +7,16 @@ import torch
 from scipy import stats
 from scipy.special import comb
 
-from debiased_contrastive.theory.worlds.discrete import DiscreteWorld, circle, torn_apart
-from debiased_contrastive.theory.worlds.two_point import TwoPointWorld, binomial
-from debiased_contrastive.theory.worlds.von_mises_fisher import (
+from debiased_contrastive.theory.worlds import (
+    DiscreteWorld,
+    TwoPointWorld,
     VonMisesFisherWorld,
+    binomial,
+    circle,
     orthogonal_means,
     random_means,
-    von_mises_fisher,
+    sample_von_mises_fisher,
+    torn_classes,
 )
 
 SIZES = torch.tensor([0.3, 0.2, 0.15, 0.15, 0.12, 0.08], dtype=torch.float64)
@@ -50,28 +53,28 @@ def test_the_two_point_estimate_has_the_mean_and_variance_it_says() -> None:
     assert float(((g - mean).square() * weights).sum()) == pytest.approx(world.variance(400, 3), rel=1e-9)
 
 
-@pytest.mark.parametrize("world", [circle(), circle(temperature=0.5), torn_apart(), circle(probabilities=SIZES)])
+@pytest.mark.parametrize("world", [circle(), circle(temperature=0.5), torn_classes(), circle(probabilities=SIZES)])
 def test_p_is_a_mixture_of_its_classes(world: DiscreteWorld) -> None:
     tau = world.tau_plus.unsqueeze(1)
-    torch.testing.assert_close(tau * world.of_positives + (1 - tau) * world.of_negatives, world.of_p)
-    m, m_plus, m_minus = map(world.critic_mean, (world.of_p, world.of_positives, world.of_negatives))
+    torch.testing.assert_close(tau * world.p_plus + (1 - tau) * world.p_minus, world.p)
+    m, m_plus, m_minus = map(world.critic_mean, (world.p, world.p_plus, world.p_minus))
     torch.testing.assert_close(world.tau_plus * m_plus + (1 - world.tau_plus) * m_minus, m)
-    assert (world.of_positives[0] > 0).tolist() == (world.labels == world.labels[0]).tolist()
+    assert (world.p_plus[0] > 0).tolist() == (world.labels == world.labels[0]).tolist()
 
 
 def test_draws_of_a_discrete_world_are_all_there_are() -> None:
     world = circle(probabilities=SIZES)
-    sums, weights = world.draws(1, world.of_p, 3)
+    sums, weights = world.critic_sums(1, world.p, 3)
     assert len(sums) == 6**3
     assert float(weights.sum()) == pytest.approx(1)
-    assert float(sums @ weights) == pytest.approx(3 * float(world.critic_mean(world.of_p)[1]))
+    assert float(sums @ weights) == pytest.approx(3 * float(world.critic_mean(world.p)[1]))
     with pytest.raises(ValueError, match=r"6 points allow 6\^9 draws"):
-        world.draws(0, world.of_p, 9)
+        world.critic_sums(0, world.p, 9)
 
 
 def test_samples_of_a_discrete_world_follow_its_rows() -> None:
     world = circle(probabilities=SIZES)
-    for rows in (world.of_p, world.of_positives, world.of_negatives):
+    for rows in (world.p, world.p_plus, world.p_minus):
         drawn = world.sample(rows, torch.tensor([2]), 50_000, generator())
         shares = drawn[0].bincount(minlength=6) / 50_000
         torch.testing.assert_close(shares.double(), rows[2], rtol=0, atol=0.01)
@@ -101,8 +104,8 @@ def test_bad_worlds_are_refused() -> None:
 
 
 def test_anchors_that_are_nearer_to_another_class() -> None:
-    world = torn_apart()
-    ratio = world.critic_mean(world.of_positives) / world.critic_mean(world.of_negatives)
+    world = torn_classes()
+    ratio = world.critic_mean(world.p_plus) / world.critic_mean(world.p_minus)
     assert (ratio < 1).tolist() == [True, False, False, True]
     assert float(world.probabilities @ ratio.log().clamp(max=0)) == pytest.approx(-0.189, abs=1e-3)
 
@@ -131,7 +134,7 @@ def test_the_critic_of_a_von_mises_fisher_class_in_space(t: float, value: float)
 @pytest.mark.parametrize(("dimension", "kappa"), [(3, 5.0), (16, 20.0), (32, 200.0)])
 def test_samples_on_the_sphere_are_scipys(dimension: int, kappa: float) -> None:
     mean = random_means(1, dimension, generator(1))[0]
-    ours = von_mises_fisher(mean.expand(20_000, -1), kappa, generator())
+    ours = sample_von_mises_fisher(mean.expand(20_000, -1), kappa, generator())
     torch.testing.assert_close(ours.norm(dim=1), torch.ones(20_000).double())
     theirs = stats.vonmises_fisher(mean.numpy(), kappa).rvs(20_000, random_state=0)
     found = stats.ks_2samp((ours @ mean).numpy(), theirs @ mean.numpy())

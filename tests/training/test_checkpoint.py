@@ -5,14 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from debiased_contrastive.numerics import generator_of
+from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.checkpoint import (
     checkpoints,
     latest_checkpoint,
     load_whole,
     save_checkpoint,
 )
-from debiased_contrastive.training.order import Order, indices_of, steps_per_epoch
+from debiased_contrastive.training.gradient import draw_batch, steps_per_epoch
+from debiased_contrastive.training.settings import Order
 
 
 def test_the_last_two_are_kept_and_the_newest_is_read(tmp_path: Path) -> None:
@@ -57,12 +58,12 @@ def test_a_checkpoint_runs_nothing(tmp_path: Path) -> None:
 
 def test_an_epoch_sees_every_sample_once_and_epochs_differ() -> None:
     assert steps_per_epoch(10, 3) == 3
-    epochs = [torch.cat([indices_of(3 * epoch + k, 10, 3, seed=7) for k in range(3)]) for epoch in range(3)]
+    epochs = [torch.cat([draw_batch(3 * epoch + k, 10, 3, seed=7) for k in range(3)]) for epoch in range(3)]
     for order in epochs:
         assert len(order.unique()) == 9
     assert not torch.equal(epochs[0], epochs[1])
-    assert torch.equal(indices_of(4, 10, 3, seed=7), indices_of(4, 10, 3, seed=7))
-    assert not torch.equal(indices_of(4, 100, 30, seed=7), indices_of(4, 100, 30, seed=8))
+    assert torch.equal(draw_batch(4, 10, 3, seed=7), draw_batch(4, 10, 3, seed=7))
+    assert not torch.equal(draw_batch(4, 100, 30, seed=7), draw_batch(4, 100, 30, seed=8))
     with pytest.raises(ValueError, match="between 2 and the number of samples, 10; got 11"):
         steps_per_epoch(10, 11)
 
@@ -72,7 +73,7 @@ def relative_age(order: Order, *, places: range) -> float:
     n, batch, epoch = 60, 6, 10
     last, own, others = torch.zeros(n), 0.0, 0.0
     for step in range(100 * epoch):
-        ids = indices_of(step, n, batch, seed=3, order=order)
+        ids = draw_batch(step, n, batch, seed=3, order=order)
         assert len(ids.unique()) == batch
         if step > 3 * epoch and step % epoch in places:
             own += float((step - last[ids]).mean())
@@ -85,18 +86,18 @@ def test_only_where_batches_are_drawn_anew_does_age_not_tell_who_comes_next() ->
     late = range(7, 10)
     assert relative_age("epochs", places=late) > 1.5
     assert relative_age("drawn", places=late) == pytest.approx(1, abs=0.1)
-    assert torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(4, 100, 30, 7, "drawn"))
-    assert not torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(5, 100, 30, 7, "drawn"))
-    assert not torch.equal(indices_of(4, 100, 30, 7, "drawn"), indices_of(4, 100, 30, 8, "drawn"))
+    assert torch.equal(draw_batch(4, 100, 30, 7, "drawn"), draw_batch(4, 100, 30, 7, "drawn"))
+    assert not torch.equal(draw_batch(4, 100, 30, 7, "drawn"), draw_batch(5, 100, 30, 7, "drawn"))
+    assert not torch.equal(draw_batch(4, 100, 30, 7, "drawn"), draw_batch(4, 100, 30, 8, "drawn"))
 
 
 def test_generators_of_different_places_are_unrelated() -> None:
     draws = [
-        torch.rand(1000, generator=generator_of(seed, name, step))
+        torch.rand(1000, generator=make_generator(seed, name, step))
         for seed in (0, 1)
         for name in "ab"
         for step in (0, 1)
     ]
     correlation = torch.corrcoef(torch.stack(draws))
     assert (correlation - torch.eye(8)).abs().max() < 0.15
-    assert torch.equal(draws[0], torch.rand(1000, generator=generator_of(0, "a", 0)))
+    assert torch.equal(draws[0], torch.rand(1000, generator=make_generator(0, "a", 0)))

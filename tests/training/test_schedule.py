@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from debiased_contrastive.training.schedule import learning_rate
+from debiased_contrastive.training.gradient import learning_rate
 
 
 @given(base=st.floats(1e-6, 10), warm_up=st.integers(0, 20), after=st.integers(1, 50))

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import convert_conv2d_weight_memory_format
 
-from debiased_contrastive.images.resnet import resnet18
-from debiased_contrastive.images.small import small_convnet
+from debiased_contrastive.images.encoders import resnet18, small_convnet
 from debiased_contrastive.negatives.queue import NegativeQueue
 from debiased_contrastive.training.weights import load_encoder_weights, save_encoder
 

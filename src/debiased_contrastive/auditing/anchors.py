@@ -1,4 +1,4 @@
-"""What a contrastive loss at a temperature and a batch size would see of a sample of embeddings."""
+"""The statistics of a contrastive loss on a sample of embeddings, at a temperature and a batch size."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,20 +7,20 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.auditing.sample import Sample
-from debiased_contrastive.objectives.effective import (
+from debiased_contrastive.objectives.estimator import (
+    auto_tau_plus,
     effective_tau_plus,
-    following_tau_plus,
-    log_mean_without,
+    floored_share,
+    guess_log_mean_negatives,
+    largest_tau_plus,
     share_of_cap,
 )
-from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
 from debiased_contrastive.objectives.losses import debiased
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
-ANCHORS = 4000
-"""Anchors that are looked at."""
-_LOGITS = 2**21
-"""Logits in memory at a time."""
+ENOUGH_ANCHORS = 4000
+"""Number of anchors from which on no further batch is measured."""
+LOGITS_AT_ONCE = 2**21
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,9 @@ class Anchors:
 
     statistics: Statistics
     log_mean_negatives: Tensor
-    """(a,) over true negatives: those of other classes where labels are known, else guessed by the prior."""
+    """(a,) means over true negatives: samples of other classes if labels are known, else guessed by the prior."""
     labels: Tensor | None
-    """(a,)"""
     batch: int
-    """Rows of the batches that were looked at."""
 
     @property
     def tau_eff(self) -> float:
@@ -50,13 +48,13 @@ class Anchors:
         return float(floored_share(self.statistics, tau_plus))
 
     def loss(self, tau_plus: float) -> float:
-        """The debiased loss; 0 is the biased one."""
+        """The debiased loss; the biased one for tau_plus = 0."""
         return float(debiased(self.statistics, tau_plus).mean())
 
     def auto_loss(self, prior: float) -> float:
         """The loss with an automatic tau_plus."""
         share = share_of_cap(self.statistics, self.log_mean_negatives)
-        return float(debiased(self.statistics, following_tau_plus(self.statistics, share, prior)).mean())
+        return float(debiased(self.statistics, auto_tau_plus(self.statistics, share, prior)).mean())
 
     @property
     def bias(self) -> Tensor:
@@ -74,18 +72,17 @@ class Anchors:
 
 
 @torch.no_grad()
-def anchors_of(sample: Sample, *, temperature: float, batch_size: int, prior: float) -> Anchors:
-    """Batches of a random part of the sample; as large as the sample where that is smaller than a batch."""
+def measure_anchors(sample: Sample, *, temperature: float, batch_size: int, prior: float) -> Anchors:
+    """Measure anchors in batches of the sample, or in the whole sample if it is smaller than a batch."""
     positive = _positive_similarity(sample)
     usable = positive.isfinite()
     batch = min(batch_size, len(sample))
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     done = 0
     for start in range(0, len(sample) - batch + 1, batch):
-        for rows in torch.arange(start, start + batch)[usable[start : start + batch]].split(
-            max(1, _LOGITS // batch)
-        ):
-            if done < ANCHORS:
+        anchors = torch.arange(start, start + batch)[usable[start : start + batch]]
+        for rows in anchors.split(max(1, LOGITS_AT_ONCE // batch)):
+            if done < ENOUGH_ANCHORS:
                 parts.append(_log_means(sample, rows, slice(start, start + batch), temperature, prior))
                 done += len(rows)
     chosen, log_u, log_negatives = (torch.cat([part[k] for part in parts] or [positive[:0]]) for k in range(3))
@@ -117,8 +114,8 @@ def _log_means(
     logits = logits.masked_fill(own, -math.inf)
     log_u, count = log_mean_exp(logits)
     if sample.labels is None:
-        # What is guessed for a part of the samples may not be more than all of them have.
-        log_negatives = torch.minimum(log_mean_without(logits, prior), log_u)
+        # The guessed mean over true negatives may not be above the mean over all samples.
+        log_negatives = torch.minimum(guess_log_mean_negatives(logits, prior), log_u)
     else:
         same = sample.labels[rows].unsqueeze(1) == sample.labels[columns]
         log_negatives, count = log_mean_exp(logits.masked_fill(same, -math.inf))
@@ -126,23 +123,23 @@ def _log_means(
 
 
 def _positive_similarity(sample: Sample) -> Tensor:
-    """(s,) to the positive; to a row of the same class where there are labels alone, else that of equal rows.
+    """(s,) similarity to the positive, or to a row of the same class if there are only labels, or 1.
 
-    NaN for a row that is alone in its class.
+    It is NaN for a row that is alone in its class.
     """
     if sample.positive is not None:
         return (sample.z.double() * sample.positive.double()).sum(1)
     if sample.labels is None:
         return torch.ones(len(sample), dtype=torch.float64)
-    partner = next_of_class(sample.labels)
-    found = (sample.z.double() * sample.z[partner].double()).sum(1)
-    return torch.where(partner == torch.arange(len(sample)), math.nan, found)
+    partner = next_in_class(sample.labels)
+    similarity = (sample.z.double() * sample.z[partner].double()).sum(1)
+    return torch.where(partner == torch.arange(len(sample)), math.nan, similarity)
 
 
-def next_of_class(labels: Tensor) -> Tensor:
+def next_in_class(labels: Tensor) -> Tensor:
     """(s,) for each row another of its class, at random if rows are in random order; itself if there is none.
 
-    >>> next_of_class(torch.tensor([5, 7, 5, 5, 8]))
+    >>> next_in_class(torch.tensor([5, 7, 5, 5, 8]))
     tensor([2, 1, 3, 0, 4])
     """
     order = labels.sort(stable=True).indices

@@ -1,24 +1,31 @@
 """How much sampling bias there is in given embeddings: priors, floors, losses, advice."""
 
 import math
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from debiased_contrastive.auditing.advice import SAFE, Case, advice
-from debiased_contrastive.auditing.anchors import Anchors, anchors_of, next_of_class
-from debiased_contrastive.auditing.result import AffectedClass, Asked, Audit, Histogram
+from debiased_contrastive.auditing.anchors import Anchors, measure_anchors, next_in_class
+from debiased_contrastive.auditing.result import (
+    SAFE_FLOORED_SHARE,
+    AffectedClass,
+    AuditResult,
+    Histogram,
+    SettingEffect,
+    advise,
+)
 from debiased_contrastive.auditing.sample import (
     Indices,
     Pairs,
+    Progress,
     Sample,
-    Shown,
-    checked_embeddings,
-    checked_labels,
-    checked_pairs,
-    drawn,
+    draw_sample,
+    open_embeddings,
+    open_pairs,
+    read_labels,
 )
 from debiased_contrastive.objectives.checks import check_tau_plus
 from debiased_contrastive.prior.clusters import cluster_prior
@@ -26,11 +33,11 @@ from debiased_contrastive.prior.estimate import PriorEstimate, Scores
 from debiased_contrastive.prior.labels import collision_prior
 from debiased_contrastive.prior.mixture import Method, mixture_prior
 
-PAIRS = (3000, 30_000)
-"""Positive and random pairs that the estimators are given."""
-CLASSES, FEW = 10, 10
-"""Classes that are named, and anchors of a class below which its bias is not."""
-BINS = 60
+POSITIVE_PAIRS, RANDOM_PAIRS = 3000, 30_000
+"""Numbers of pairs that the estimators of the prior are given."""
+NAMED_CLASSES, FEWEST_ANCHORS = 10, 10
+"""Number of classes that are listed, and number of anchors of a class below which its bias is not given."""
+HISTOGRAM_BINS = 60
 
 
 def audit(
@@ -43,44 +50,46 @@ def audit(
     prior: float | None = None,
     tau_plus: float | None = None,
     seed: int = 0,
-    shown: Shown | None = None,
-) -> Audit:
-    """The prior by every method that applies, the largest safe tau_plus, the bias of the loss, and advice.
+    progress: Progress | None = None,
+) -> AuditResult:
+    """How much sampling bias there is in embeddings: priors, the largest safe tau_plus, losses, and advice.
 
-    embeddings: an array or tensor (n, d), or the path of an .npy, .npz, .parquet or .safetensors file, which is
-    read once and may be larger than memory; FILE:NAME picks an array of several.
-    pairs: positives of all rows (n, d), or whole numbers (m, 2), the places of pairs among the rows.
-    labels: (n,) numbers or words, negative or empty = unknown; also one a line in .txt or .csv.
-    temperature, batch_size: of the loss that is trained with. prior: the chance that two rows share a class, where
-    it is known. tau_plus: a setting whose effect is wanted, too.
-    shown: called with what is done, of how much, and of what.
+    Args:
+        embeddings: An array or tensor (n, d), or the path of an .npy, .npz, .parquet or .safetensors file, which is
+            read once and may be larger than memory; FILE:NAME picks an array of several.
+        pairs: Positives of all rows, (n, d), or whole numbers (m, 2), the places of pairs among the rows.
+        labels: (n,) numbers or words; negative or empty ones are unknown. A .txt or .csv file holds one a line.
+        temperature: Temperature of the loss.
+        batch_size: Batch size of the loss: each anchor has one unlabeled sample less.
+        prior: The probability that two rows share a class, if it is known.
+        tau_plus: A setting whose effect is measured, too.
+        seed: Seed of the rows that are drawn.
+        progress: Called with the amount done, the total amount, and what is being done.
+
+    Returns:
+        The numbers, and which tau_plus to set.
+
+    Raises:
+        ValueError: If an input or a setting cannot be used; one line says which, why, and what to do.
+        FileNotFoundError: If a file is missing.
     """
-    shown = shown or (lambda _done, _total, _what: None)
+    progress = progress or (lambda _done, _total, _what: None)
     _check_settings(temperature, batch_size, prior, tau_plus, seed)
-    rows = checked_embeddings(embeddings, "embeddings")
-    positives = None if pairs is None else checked_pairs(pairs, rows)
-    classes, names = (None, []) if labels is None else checked_labels(labels, rows)
-    sample = drawn(rows, positives, classes, wanted=batch_size, seed=seed, shown=shown)
-    priors, refusals = _priors(sample, classes, prior, seed, shown)
-    believed, is_doubtful = _believed(priors)
-    anchors = anchors_of(sample, temperature=temperature, batch_size=batch_size, prior=believed.value)
+    rows = open_embeddings(embeddings, "embeddings")
+    positives = None if pairs is None else open_pairs(pairs, rows)
+    classes, names = (None, []) if labels is None else read_labels(labels, rows)
+    sample = draw_sample(rows, positives, classes, wanted=batch_size, seed=seed, progress=progress)
+    priors, refusals = _estimate_priors(sample, classes, prior, seed, progress)
+    believed, is_doubtful = _choose_prior(priors)
+    anchors = measure_anchors(sample, temperature=temperature, batch_size=batch_size, prior=believed.value)
     tau_cap = anchors.tau_cap
-    tau_safe = _safe(tau_cap)
-    constant = _nearest(anchors, tau_safe)
-    case = Case(
-        biased=anchors.loss(0.0),
-        unbiased=anchors.unbiased_loss,
-        constant=constant,
-        at_constant=anchors.loss(constant),
-        at_auto=anchors.auto_loss(believed.value),
-        prior=believed.value,
-        is_doubtful=is_doubtful,
-        floored_at_prior=anchors.floored(believed.value),
-        temperature=temperature,
-        batch_size=batch_size,
-    )
-    setting, words = advice(case)
-    return Audit(
+    tau_safe = _largest_safe(tau_cap)
+    constant = _best_constant(anchors, tau_safe)
+    effect = None
+    if tau_plus is not None:
+        effect = SettingEffect(tau_plus, anchors.floored(tau_plus), anchors.loss(tau_plus))
+    count = batch_size - 1
+    result = AuditResult(
         source=rows.name,
         rows=rows.shape[0],
         features=rows.shape[1],
@@ -90,26 +99,28 @@ def audit(
         num_anchors=len(tau_cap),
         priors=priors,
         prior=believed,
-        false_negatives=_times(believed, batch_size - 1),
-        classes=_affected(anchors, classes, names, batch_size),
+        false_negatives=(believed.value * count, believed.low * count, believed.high * count),
+        classes=_affected_classes(anchors, classes, names, batch_size),
         num_classes=None if classes is None else len(names),
         tau_eff=anchors.tau_eff,
         tau_cap=float(tau_cap[(len(tau_cap) - 1) // 2]),
         tau_safe=tau_safe,
-        floored_at_prior=case.floored_at_prior,
+        floored_at_prior=anchors.floored(believed.value),
         floored=tuple((tau, anchors.floored(tau)) for tau in _grid(tau_cap)),
-        biased_loss=case.biased,
-        unbiased_loss=case.unbiased,
+        biased_loss=anchors.loss(0.0),
+        unbiased_loss=anchors.unbiased_loss,
         loss_at_prior=anchors.loss(believed.value),
         constant=constant,
-        loss_at_constant=case.at_constant,
-        loss_at_auto=case.at_auto,
-        tau_plus=setting,
-        advice=words,
-        asked=None if tau_plus is None else Asked(tau_plus, anchors.floored(tau_plus), anchors.loss(tau_plus)),
+        loss_at_constant=anchors.loss(constant),
+        loss_at_auto=anchors.auto_loss(believed.value),
+        tau_plus=0.0,
+        advice="",
+        asked=effect,
         histograms=_histograms(sample, seed),
         notes=(*_notes(sample, anchors, positives, classes, rows.shape[0], batch_size), *refusals),
     )
+    setting, words = advise(result, is_doubtful=is_doubtful)
+    return replace(result, tau_plus=setting, advice=words)
 
 
 def _check_settings(
@@ -130,10 +141,10 @@ def _check_settings(
         check_tau_plus(tau_plus)
 
 
-def _priors(
-    sample: Sample, classes: Indices | None, given: float | None, seed: int, shown: Shown
+def _estimate_priors(
+    sample: Sample, classes: Indices | None, given: float | None, seed: int, progress: Progress
 ) -> tuple[tuple[PriorEstimate, ...], list[str]]:
-    """By every method that applies, the most trusted first; and why others could say nothing."""
+    """Estimates by every method that applies, the most trusted first; and why others failed."""
     found = [] if given is None else [PriorEstimate("given", given, given, given)]
     if classes is not None:
         found.append(collision_prior(classes[classes >= 0]))
@@ -141,7 +152,7 @@ def _priors(
     scores = _scores(sample, seed) if methods else None
     refusals = []
     for done, method in enumerate((*methods, "clusters")):
-        shown(done, len(methods) + 1, f"prior by {method}")
+        progress(done, len(methods) + 1, f"prior by {method}")
         try:
             if method == "clusters":
                 found.append(cluster_prior(sample.z.numpy(), seed=seed))
@@ -149,43 +160,43 @@ def _priors(
                 found.append(mixture_prior(scores, method, seed=seed))
         except ValueError as error:
             refusals.append(f"No prior by {method}: {error}.")
-    shown(len(methods) + 1, len(methods) + 1, "prior")
+    progress(len(methods) + 1, len(methods) + 1, "prior")
     if not found:
         raise ValueError(f"no method can tell the prior: pass it, or labels. {' '.join(refusals)}")
     return tuple(found), refusals
 
 
-def _believed(priors: tuple[PriorEstimate, ...]) -> tuple[PriorEstimate, bool]:
-    """The given one, labels, the first that nothing speaks against, or clusters; and whether it is doubtful."""
-    for found in priors:
-        if found.method in ("given", "labels") or not found.warnings:
-            return found, False
+def _choose_prior(priors: tuple[PriorEstimate, ...]) -> tuple[PriorEstimate, bool]:
+    """The given one, labels, the first without a warning, or clusters; and whether it is doubtful."""
+    for prior in priors:
+        if prior.method in ("given", "labels") or not prior.warnings:
+            return prior, False
     # Clusters always warn that how fine they are is a choice.
     return priors[-1], priors[-1].method != "clusters" or len(priors[-1].warnings) > 1
 
 
 def _scores(sample: Sample, seed: int) -> Scores:
     assert sample.positive is not None
-    similarity = (sample.z * sample.positive).sum(1)[: PAIRS[0]]
+    similarity = (sample.z * sample.positive).sum(1)[:POSITIVE_PAIRS]
     return Scores(similarity.double().numpy(), _random_similarity(sample, seed).numpy(), len(sample))
 
 
 def _random_similarity(sample: Sample, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    first = torch.randint(len(sample), (PAIRS[1],), generator=generator)
-    # Any but itself.
-    second = (first + torch.randint(1, len(sample), (PAIRS[1],), generator=generator)) % len(sample)
+    first = torch.randint(len(sample), (RANDOM_PAIRS,), generator=generator)
+    # Any row but the first one.
+    second = (first + torch.randint(1, len(sample), (RANDOM_PAIRS,), generator=generator)) % len(sample)
     return (sample.z[first] * sample.z[second]).sum(1).double()
 
 
-def _safe(tau_cap: Tensor) -> float:
-    """The largest tau_plus that puts at most a share SAFE of the anchors on the floor, their caps rising."""
-    first_of_rest = float(tau_cap[math.floor(SAFE * len(tau_cap))])
+def _largest_safe(tau_cap: Tensor) -> float:
+    """The largest tau_plus that puts at most SAFE_FLOORED_SHARE of the anchors on the floor, from sorted caps."""
+    first_of_rest = float(tau_cap[math.floor(SAFE_FLOORED_SHARE * len(tau_cap))])
     # At its cap an anchor is on the floor already.
     return min(0.99, (1 - 1e-9) * first_of_rest)
 
 
-def _nearest(anchors: Anchors, most: float) -> float:
+def _best_constant(anchors: Anchors, most: float) -> float:
     """The tau_plus up to `most` whose loss is nearest to the unbiased one."""
     wanted = anchors.unbiased_loss
 
@@ -199,16 +210,12 @@ def _nearest(anchors: Anchors, most: float) -> float:
 
 
 def _grid(tau_cap: Tensor) -> list[float]:
-    """Values of tau_plus whose floor is looked at: from where nothing is on it."""
+    """Values of tau_plus, from one that puts no anchor on the floor."""
     values: list[float] = np.geomspace(min(1e-4, max(1e-12, float(tau_cap[0]) / 2)), 0.9, 120).tolist()
     return values
 
 
-def _times(prior: PriorEstimate, count: int) -> tuple[float, float, float]:
-    return prior.value * count, prior.low * count, prior.high * count
-
-
-def _affected(
+def _affected_classes(
     anchors: Anchors, classes: Indices | None, names: list[str], batch_size: int
 ) -> tuple[AffectedClass, ...]:
     if classes is None or anchors.labels is None:
@@ -216,14 +223,12 @@ def _affected(
     shares = np.bincount(classes[classes >= 0]) / (classes >= 0).sum()
     count = torch.bincount(anchors.labels, minlength=len(names))
     total = torch.bincount(anchors.labels, anchors.bias, minlength=len(names))
-    every = [
-        AffectedClass(
-            name, float(share), float(share) * (batch_size - 1), float(bias / seen) if seen >= FEW else None
-        )
-        for name, share, bias, seen in zip(names, shares, total, count, strict=True)
+    affected = [
+        AffectedClass(name, share, share * (batch_size - 1), bias / n if n >= FEWEST_ANCHORS else None)
+        for name, share, bias, n in zip(names, shares.tolist(), total.tolist(), count.tolist(), strict=True)
     ]
-    every.sort(key=lambda one: (-math.inf if one.bias is None else one.bias, one.share), reverse=True)
-    return tuple(every[:CLASSES])
+    affected.sort(key=lambda each: (-math.inf if each.bias is None else each.bias, each.share), reverse=True)
+    return tuple(affected[:NAMED_CLASSES])
 
 
 def _histograms(sample: Sample, seed: int) -> tuple[Histogram, ...]:
@@ -231,25 +236,21 @@ def _histograms(sample: Sample, seed: int) -> tuple[Histogram, ...]:
     if sample.positive is not None:
         kinds["positive pairs"] = (sample.z * sample.positive).sum(1).double()
     if sample.labels is not None:
-        partner = next_of_class(sample.labels)
+        partner = next_in_class(sample.labels)
         paired = partner != torch.arange(len(sample))
         if bool(paired.any()):
             kinds["pairs of one class"] = (sample.z * sample.z[partner]).sum(1).double()[paired]
     lowest = min(float(values.min()) for values in kinds.values())
-    edges = np.linspace(max(-1.0, lowest - 0.02), 1.0, BINS + 1)
-    return tuple(
-        Histogram(
-            name, tuple(edges.tolist()), tuple(np.histogram(values.clamp(-1, 1), edges, density=True)[0].tolist())
-        )
-        for name, values in kinds.items()
-    )
+    edges = np.linspace(max(-1.0, lowest - 0.02), 1.0, HISTOGRAM_BINS + 1)
+    densities = {name: np.histogram(values.clamp(-1, 1), edges, density=True)[0] for name, values in kinds.items()}
+    return tuple(Histogram(name, tuple(edges.tolist()), tuple(each.tolist())) for name, each in densities.items())
 
 
 def _notes(
     sample: Sample, anchors: Anchors, pairs: Pairs | None, classes: Indices | None, rows: int, batch_size: int
 ) -> list[str]:
     notes = []
-    if pairs is not None and pairs.places:
+    if pairs is not None and pairs.are_places:
         notes.append(
             f"Anchors and unlabeled samples are {len(sample):,} of the {rows:,} rows: the first ones of pairs."
         )
@@ -258,7 +259,7 @@ def _notes(
     elif len(sample) < rows:
         notes.append(f"From {len(sample):,} of {rows:,} rows, drawn at random; all were checked.")
     if anchors.batch < batch_size:
-        notes.append(f"A batch of {batch_size:,} is stood for by the {anchors.batch:,} rows that were looked at.")
+        notes.append(f"A batch of {batch_size:,} is represented by the {anchors.batch:,} rows that were measured.")
     if sample.positive is None and sample.labels is None:
         notes.append(
             "Without pairs and labels, positives are taken to be equal to their anchors. The floor is reached "

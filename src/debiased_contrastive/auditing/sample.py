@@ -1,4 +1,4 @@
-"""One pass over embeddings of any size: every row is looked at, some are kept."""
+"""A random sample of embeddings of any size, in one pass that checks every row."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,32 +9,32 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from debiased_contrastive.auditing.reading import Rows, rows_of
+from debiased_contrastive.auditing.tables import Table, open_table
 
-FEWEST = 50
-"""Rows below which nothing can be said."""
-KEPT = 20_000
-"""Rows that are kept at least, if there are as many."""
-MOST_BYTES = 2**29
-"""Size that the kept rows may have in memory."""
+FEWEST_ROWS = 50
+"""Smallest number of rows that is audited."""
+KEPT_ROWS = 20_000
+"""Number of rows that are sampled at least, if there are as many."""
+KEPT_BYTES = 2**29
+"""Largest memory of the sampled rows."""
 
 Indices = npt.NDArray[np.int64]
-Shown = Callable[[int, int, str], None]
-"""Told how much of how much is done, and of what."""
+Progress = Callable[[int, int, str], None]
+"""Called with the amount done, the total amount, and what is being done."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows that were drawn at random, as unit vectors, and what is known of each."""
+    """Rows drawn at random, as unit vectors, with their positives and labels."""
 
     z: Tensor
     """(s, d)"""
     index: Tensor
-    """(s,) where each stands in the file."""
+    """(s,) place of each row in the file."""
     positive: Tensor | None
-    """(s, d) a positive of each, if pairs are given."""
+    """(s, d) a positive of each row, if pairs are given."""
     positive_index: Tensor
-    """(s,) where that stands in the file; -1 if it is from elsewhere or there is none."""
+    """(s,) place of the positive in the file; -1 if it is from elsewhere or there is none."""
     labels: Tensor | None
     """(s,) class numbers."""
 
@@ -44,32 +44,32 @@ class Sample:
 
 @dataclass(frozen=True)
 class Pairs:
-    """Where positives are from."""
+    """Positives, as rows or as places of rows."""
 
-    rows: Rows
-    """A positive for each row; or, as `places`, (m, 2) whole numbers."""
-    places: bool
+    rows: Table
+    """A positive for each row, (n, d); or the places of pairs, (m, 2)."""
+    are_places: bool
 
 
-def drawn(
-    embeddings: Rows, pairs: Pairs | None, classes: Indices | None, *, wanted: int, seed: int, shown: Shown
+def draw_sample(
+    embeddings: Table, pairs: Pairs | None, classes: Indices | None, *, wanted: int, seed: int, progress: Progress
 ) -> Sample:
-    """Rows of the file, each with its positive and class; classes (n,), -1 = unknown: only known ones are drawn."""
+    """Draw rows of the file with their positives and classes; classes (n,) of -1, unknown, are not drawn."""
     n, d = embeddings.shape
     generator = np.random.default_rng(seed)
-    count = min(max(KEPT, wanted), max(FEWEST, MOST_BYTES // (4 * d)))
+    count = min(max(KEPT_ROWS, wanted), max(FEWEST_ROWS, KEPT_BYTES // (4 * d)))
     known = np.arange(n) if classes is None else np.flatnonzero(classes >= 0)
-    if pairs is not None and pairs.places:
-        chosen, partner = _index_pairs(pairs.rows, n, known, count, generator)
+    if pairs is not None and pairs.are_places:
+        chosen, partner = _draw_pairs(pairs.rows, n, known, count, generator)
         every, place = np.unique(np.concatenate([chosen, partner]), return_inverse=True)
-        found = unit_rows_of(embeddings, every, shown)
-        z, positive = found[place[: len(chosen)]], found[place[len(chosen) :]]
+        rows = read_unit_rows(embeddings, every, progress)
+        z, positive = rows[place[: len(chosen)]], rows[place[len(chosen) :]]
     else:
         chosen = np.sort(generator.choice(known, min(count, len(known)), replace=False, shuffle=False))
         partner = np.full(len(chosen), -1)
-        z = unit_rows_of(embeddings, chosen, shown)
-        positive = unit_rows_of(pairs.rows, chosen, shown) if pairs is not None else np.empty((0, d), np.float32)
-    # In random order, so that any part of it is a random part.
+        z = read_unit_rows(embeddings, chosen, progress)
+        positive = z if pairs is None else read_unit_rows(pairs.rows, chosen, progress)
+    # The order is random, so that any part is a random part.
     order = generator.permutation(len(chosen))
     return Sample(
         z=torch.from_numpy(z[order]),
@@ -80,12 +80,12 @@ def drawn(
     )
 
 
-def unit_rows_of(rows: Rows, chosen: Indices, shown: Shown) -> npt.NDArray[np.float32]:
-    """These rows, by rising index, as unit vectors; all rows are looked at, and bad ones refused."""
+def read_unit_rows(rows: Table, chosen: Indices, progress: Progress) -> npt.NDArray[np.float32]:
+    """Read the rows at these sorted places as unit vectors; raise if any row of the table is bad."""
     kept = np.empty((len(chosen), rows.shape[1]), np.float32)
     start, bad, first = 0, 0, -1
     for block in rows.blocks():
-        # A product with itself is finite and positive only for a row that has a direction.
+        # Only a row that has a direction has a finite and positive square.
         squares = np.einsum("nd,nd->n", block, block, dtype=np.float64)
         wrong = ~(np.isfinite(squares) & (squares > 0))
         if wrong.any():
@@ -96,7 +96,7 @@ def unit_rows_of(rows: Rows, chosen: Indices, shown: Shown) -> npt.NDArray[np.fl
         with np.errstate(divide="ignore", invalid="ignore"):
             kept[low:high] = block[here] / np.sqrt(squares[here, None])
         start += len(block)
-        shown(start, rows.shape[0], f"reading {rows.name}")
+        progress(start, rows.shape[0], f"reading {rows.name}")
     if bad:
         raise ValueError(
             f"{rows.name} must hold finite rows that are not zero; got {bad} of {rows.shape[0]} that are not, the "
@@ -105,9 +105,9 @@ def unit_rows_of(rows: Rows, chosen: Indices, shown: Shown) -> npt.NDArray[np.fl
     return kept
 
 
-def checked_embeddings(source: Any, name: str, like: Rows | None = None) -> Rows:
-    """A table of numbers, one embedding a row; as many and as wide as `like`, if that is given."""
-    rows = rows_of(source, name)
+def open_embeddings(source: Any, name: str, like: Table | None = None) -> Table:
+    """Open a table with one embedding a row, of the shape of `like` if that is given."""
+    rows = open_table(source, name)
     if len(rows.shape) != 2 or rows.dtype.kind not in "fiu" or rows.shape[1] < 2:
         raise ValueError(
             f"{rows.name} must hold numbers of shape (rows, features), at least two features; got {rows.dtype} of "
@@ -118,27 +118,27 @@ def checked_embeddings(source: Any, name: str, like: Rows | None = None) -> Rows
             f"{rows.name} must hold one positive for each row of {like.name}, shape {like.shape}, or whole numbers "
             f"(pairs, 2), the places of pairs in it; got {rows.dtype} of shape {rows.shape}"
         )
-    if rows.shape[0] < FEWEST:
-        raise ValueError(f"{rows.name} must have at least {FEWEST} rows to say anything; got {rows.shape[0]}")
+    if rows.shape[0] < FEWEST_ROWS:
+        raise ValueError(f"{rows.name} must have at least {FEWEST_ROWS} rows to say anything; got {rows.shape[0]}")
     return rows
 
 
-def checked_pairs(source: Any, embeddings: Rows) -> Pairs:
-    """Positives of all rows, or the places (m, 2) of pairs among them."""
-    rows = rows_of(source, "pairs")
+def open_pairs(source: Any, embeddings: Table) -> Pairs:
+    """Open positives of all rows, or the places (m, 2) of pairs among them."""
+    rows = open_table(source, "pairs")
     if rows.dtype.kind not in "iu" or len(rows.shape) != 2 or rows.shape[1] != 2:
-        return Pairs(checked_embeddings(source, "pairs", embeddings), places=False)
+        return Pairs(open_embeddings(source, "pairs", embeddings), are_places=False)
     if rows.shape == embeddings.shape:
         raise ValueError(
             f"{rows.name} may be places of pairs or positives of two features, which cannot be told: give "
             "positives as fractions, with .astype(float), or one pair less"
         )
-    return Pairs(rows, places=True)
+    return Pairs(rows, are_places=True)
 
 
-def checked_labels(source: Any, embeddings: Rows) -> tuple[Indices, list[str]]:
-    """Class numbers (n,), -1 = unknown, and the classes' names; unknown are empty words and negative numbers."""
-    rows = rows_of(source, "labels")
+def read_labels(source: Any, embeddings: Table) -> tuple[Indices, list[str]]:
+    """Read class numbers (n,) and the classes' names; empty words and negative numbers are unknown, -1."""
+    rows = open_table(source, "labels")
     n = embeddings.shape[0]
     if rows.shape != (n,) and rows.shape != (n, 1):
         raise ValueError(
@@ -153,9 +153,9 @@ def checked_labels(source: Any, embeddings: Rows) -> tuple[Indices, list[str]]:
         values = values.astype(np.int64)
     unknown = np.isin(values, ["", "-1"]) if values.dtype.kind == "U" else values < 0
     names, codes = np.unique(values[~unknown], return_inverse=True)
-    if len(names) < 2 or len(codes) < FEWEST:
+    if len(names) < 2 or len(codes) < FEWEST_ROWS:
         raise ValueError(
-            f"{rows.name} must name at least two classes of at least {FEWEST} rows together; got {len(names)} "
+            f"{rows.name} must name at least two classes of at least {FEWEST_ROWS} rows together; got {len(names)} "
             f"classes of {len(codes)} rows"
         )
     classes = np.full(n, -1)
@@ -163,10 +163,10 @@ def checked_labels(source: Any, embeddings: Rows) -> tuple[Indices, list[str]]:
     return classes, [str(name) for name in names]
 
 
-def _index_pairs(
-    pairs: Rows, n: int, known: Indices, count: int, generator: np.random.Generator
+def _draw_pairs(
+    pairs: Table, n: int, known: Indices, count: int, generator: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """Rows that have a pair, drawn at random, rising, and a partner of each."""
+    """Draw sorted places of rows that have a pair, and the place of a partner of each."""
     places = np.concatenate(list(pairs.blocks())).astype(np.int64)
     wrong = (places < 0) | (places >= n) | (places[:, :1] == places[:, 1:])
     if wrong.any():
@@ -177,10 +177,10 @@ def _index_pairs(
         )
     if len(known) < n:
         places = places[np.isin(places[:, 0], known)]
-    # One pair for each anchor, else it would be among its own unlabeled samples.
+    # One pair for each anchor, or else it would be among its own unlabeled samples.
     shuffled = generator.permutation(places)
     chosen, first_of = np.unique(shuffled[:, 0], return_index=True)
-    if len(chosen) < FEWEST:
-        raise ValueError(f"{pairs.name} must pair at least {FEWEST} different rows; got {len(chosen)}")
+    if len(chosen) < FEWEST_ROWS:
+        raise ValueError(f"{pairs.name} must pair at least {FEWEST_ROWS} different rows; got {len(chosen)}")
     picked = np.sort(generator.permutation(len(chosen))[:count])
     return chosen[picked], shuffled[first_of[picked], 1]

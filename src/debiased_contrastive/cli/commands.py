@@ -1,34 +1,32 @@
-"""What can be said to `debiased`: a class for each command, a field for each flag."""
+"""The commands of `debiased`: a class for each command, a field for each flag; docstrings are the help texts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias, Union
+from typing import Annotated, Any, Literal, TypeAlias
 
 import tyro
 
-from debiased_contrastive.control.presets import CONTROL_PRESETS, ControlPreset
-from debiased_contrastive.control.settings import ControlSettings
-from debiased_contrastive.images.presets import PRESETS, Preset
-from debiased_contrastive.images.settings import Settings
-from debiased_contrastive.text.presets import TEXT_PRESETS, TextPreset
-from debiased_contrastive.text.settings import TextSettings
+from debiased_contrastive.domain import Domain, Preset
 
-Quiet = Annotated[bool, tyro.conf.arg(help="No bars; one line about every tenth, for logs.", aliases=["-q"])]
-RunFolder = Annotated[Path, tyro.conf.arg(help="A run directory.", metavar="RUN"), tyro.conf.Positional]
+Quiet = Annotated[
+    bool, tyro.conf.arg(help="Show no progress bars, but one line for every tenth of the work.", aliases=["-q"])
+]
+RunFolder = Annotated[Path, tyro.conf.arg(help="The run directory.", metavar="RUN"), tyro.conf.Positional]
 
 
 @dataclass(frozen=True)
 class Demo:
-    """Biased, debiased and unbiased on the data in the package: a table and a page. Or an agent that learns."""
+    """Train, evaluate and compare a few objectives on data that come with the package."""
 
-    domain: Literal["images", "text", "control"] = "images"
-    """A subset of Fashion-MNIST, sentences of six novels, or a pole to be balanced by what a camera sees."""
+    domain: str = "images"
+    """What to learn from: images (a part of Fashion-MNIST), text (sentences of six novels), or control (a pole to
+    be balanced by what a camera sees)."""
     seeds: int | None = None
-    """How often everything is repeated, three times for text and once for the others if not given; from two on
-    there are confidence intervals."""
+    """Number of repetitions, from two on with confidence intervals; if not given, 3 for text and 1 for the
+    others."""
     out: Path | None = None
-    """Folder for the runs and report.html, runs/demo if not given, for text and control runs/demo-DOMAIN; runs
-    that are there already are continued or kept."""
+    """Folder for the runs and report.html; runs/demo if not given, for text and control runs/demo-DOMAIN. Runs that
+    are there already are continued or kept."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
@@ -37,74 +35,36 @@ class Demo:
 
 
 @dataclass(frozen=True)
-class TrainOne:
-    """Train one encoder with these settings."""
+class TrainPreset:
+    """Train with the settings of a preset; its domain adds settings and flags."""
 
-    settings: Annotated[Settings, tyro.conf.arg(name="")]
     out: Path | None = None
-    """The run directory; runs/PRESET-KIND-seedN if not given."""
-    download: bool = False
-    """Fetch the official archive to --data.root first, if it is not there."""
+    """The run directory; if not given, a folder of runs/ that is named after preset, objective and seed."""
     tensorboard: bool = False
     """Also write curves for TensorBoard."""
     quiet: Quiet = False
-
-
-@dataclass(frozen=True)
-class TrainText:
-    """Train one pair of towers with these settings."""
-
-    settings: Annotated[TextSettings, tyro.conf.arg(name="")]
-    corpus: Path | None = None
-    """A text, one sentence a line, a blank line for a break; .tsv or .parquet; or a folder of such files. Without
-    it: six novels of Jane Austen that come with the package."""
-    out: Path | None = None
-    """The run directory; runs/PRESET-KIND-seedN if not given."""
-    tensorboard: bool = False
-    """Also write curves for TensorBoard."""
-    quiet: Quiet = False
-
-
-@dataclass(frozen=True)
-class TrainControl:
-    """Train one agent with these settings."""
-
-    settings: Annotated[ControlSettings, tyro.conf.arg(name="")]
-    out: Path | None = None
-    """The run directory; runs/PRESET-TASK-KIND-seedN if not given."""
-    tensorboard: bool = False
-    """Also write curves for TensorBoard."""
-    quiet: Quiet = False
-
-
-ALL_PRESETS: dict[str, Preset | TextPreset | ControlPreset] = {**PRESETS, **TEXT_PRESETS, **CONTROL_PRESETS}
 
 
 @dataclass(frozen=True)
 class Train:
     """Train an encoder or an agent from a preset, any of whose settings can be changed by a flag."""
 
-    preset: Annotated[
-        tyro.extras.subcommand_type_from_defaults(  # type: ignore[valid-type]
-            {
-                **{name: TrainOne(preset.settings) for name, preset in PRESETS.items()},
-                **{name: TrainText(preset.settings) for name, preset in TEXT_PRESETS.items()},
-                **{name: TrainControl(preset.settings) for name, preset in CONTROL_PRESETS.items()},
-            },
-            {name: preset.what for name, preset in ALL_PRESETS.items()},
-            prefix_names=False,
-        ),
-        tyro.conf.arg(name=""),
-    ]
+
+def preset_command(domain: Domain, preset: Preset[Any]) -> type[TrainPreset]:
+    """The class whose fields are the flags of `debiased train` for a preset."""
+    fields: list[Any] = [("settings", Annotated[type(preset.settings), tyro.conf.arg(name="")], preset.settings)]
+    if domain.flags is not None:
+        fields.append(("flags", Annotated[domain.flags, tyro.conf.arg(name="")], domain.flags()))
+    return make_dataclass("TrainPreset", fields, bases=(TrainPreset,), frozen=True)
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Continue a run from its newest whole checkpoint; it ends as if it had never stopped."""
+    """Continue a run from its newest checkpoint; it ends as if it had never stopped."""
 
     run: RunFolder
     data_root: Path | None = None
-    """Where the images, or the text, are now, if they moved since."""
+    """Folder or file where the images or the text are now, if they moved."""
     tensorboard: bool = False
     """Also write curves for TensorBoard."""
     quiet: Quiet = False
@@ -119,43 +79,44 @@ class Evaluate:
 
     run: RunFolder
     tasks: tuple[Task, ...] = ()
-    """For a run on text: which of the six sentence tasks; all if not given."""
+    """For a run on text: names of the sentence tasks to evaluate on; all six if not given."""
     task_data: Path | None = None
-    """For a run on text: folder with the official files of the tasks; the variable DEBIASED_TASK_DATA if not
-    given."""
+    """For a run on text: folder with the official files of the tasks; if not given, the environment variable
+    DEBIASED_TASK_DATA says it."""
     official: bool = False
-    """Also train the probe of the released code, quirks included: many epochs on augmented images."""
+    """Also train the linear probe exactly as the released code does: many epochs on augmented images."""
     data_root: Path | None = None
-    """Where the images are now, if they moved since."""
+    """Folder where the images are now, if they moved."""
     test_root: Path | None = None
-    """For a folder: where its test images are, if not said when training."""
+    """For a run on a folder of images: the folder of test images, if it was not given when training."""
     quiet: Quiet = False
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Film an episode of a trained agent, who does what it thinks best."""
+    """Film an episode of a trained agent that does not explore."""
 
     run: RunFolder
     out: Path = Path("film.mp4")
-    """A file that ends in .mp4 or .gif."""
+    """The film, a file that ends in .mp4 or .gif."""
     size: int = 240
-    """Side in pixels."""
+    """Side of the film in pixels."""
     episode: int = 0
-    """Which one: each begins elsewhere."""
+    """Number of the episode; each of them begins in another state."""
 
 
 @dataclass(frozen=True)
 class Embed:
-    """Features of any folder of images, one row each, in the order of their sorted names; or of sentences."""
+    """Write the features of a folder of images, in the order of their sorted names, or of a file of sentences."""
 
     run: RunFolder
     out: Path
-    """A .npy file for the features alone; for images also .npz, with features, names and labels."""
+    """The file to write: .npy for the features alone, .npz for features with names and labels."""
     images: Path | None = None
-    """Folder of images, flat or with class folders; for a run on images."""
+    """For a run on images: a folder of images, or of class folders with images."""
     sentences: Path | None = None
-    """For a run on text: one sentence a line, where blank lines have no row; or a table, as for training."""
+    """For a run on text: a file with one sentence per line, where blank lines are skipped, or a table, as for
+    training."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
@@ -165,35 +126,37 @@ class Embed:
 
 @dataclass(frozen=True)
 class Report:
-    """One self-contained HTML page of runs."""
+    """Write one self-contained HTML page that compares runs."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="RUN"), tyro.conf.Positional]
     """Run directories, or folders of them."""
     out: Path = Path("report.html")
+    """The page to write."""
     title: str = "Debiased contrastive learning"
+    """The heading of the page."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Folders of images. subset: some classes of a folder, such as ImageNet-100 of ImageNet, by links."""
+    """Make a folder with links to some classes of another, such as ImageNet-100 from ImageNet."""
 
     action: Annotated[Literal["subset"], tyro.conf.arg(metavar="subset"), tyro.conf.Positional]
     source: Annotated[Path, tyro.conf.arg(name="from", metavar="DIR")]
-    """Class folders, or train and val with class folders each."""
+    """A folder with class folders, or with train and val that hold class folders."""
     classes: Path
-    """A file with the name of one class, its folder, a line."""
+    """A file with the name of one class folder per line."""
     out: Path | None = None
-    """The folder to make; named as the file of classes, beside where you are, if not given."""
+    """The folder to make; if not given, it is named after the file of classes, in the current folder."""
 
 
 @dataclass(frozen=True)
 class Presets:
-    """The presets, what they train on and what that costs."""
+    """List the presets, what they train on and what that costs."""
 
 
 @dataclass(frozen=True)
 class Verify:
-    """Check every lemma and theorem of the paper on worlds where expectations are exact; fails if one does."""
+    """Check every lemma and theorem of the paper where expectations are exact; exit with 1 if one fails."""
 
     out: Path = Path("runs/theory")
     """Folder for theory.json and the plots."""
@@ -202,68 +165,66 @@ class Verify:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the theory promises for your setting, and where it promises nothing."""
+    """Show what the theory guarantees for a setting, and where it guarantees nothing."""
 
     tau_plus: float
     """Probability that an unlabeled sample has the anchor's class."""
     num_unlabeled: int
-    """N; 2(b - 1) for a batch of b in SimCLR."""
+    """Number N of unlabeled samples for each anchor; 2(b - 1) for a batch of b in SimCLR."""
     num_positives: int = 1
-    """M"""
+    """Number M of positive samples for each anchor."""
     temperature: float = 0.5
+    """Temperature of the loss, which divides the similarities."""
     delta: float = 0.05
-    """Chance that a promise that holds with high probability fails."""
+    """Probability with which a guarantee may fail, where it holds with high probability only."""
     num_anchors: int | None = None
-    """T, the number of training samples of Theorem 5; without end if not given."""
+    """Number T of training samples in Theorem 5; infinitely many if not given."""
     rademacher: float = 0.0
-    """R_S of the embeddings that training chooses among; 0 is the best case."""
+    """Rademacher complexity R_S of the embeddings that training chooses among; 0 is the best case."""
     json: bool = False
     """Print JSON instead of a table."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """How much sampling bias embeddings have, which tau_plus to set, and why."""
+    """Measure how much sampling bias embeddings have, and advise which tau_plus to set."""
 
     embeddings: Annotated[str, tyro.conf.arg(metavar="EMBEDDINGS"), tyro.conf.Positional]
-    """One a row: .npy, .npz, .parquet or .safetensors of any size; FILE:NAME picks one array of several."""
+    """A file with one embedding per row, .npy, .npz, .parquet or .safetensors; FILE:NAME picks one array of
+    several."""
     pairs: str | None = None
-    """A positive for each row, a table of the same shape; or whole numbers (pairs, 2), the places of pairs."""
+    """A file with a positive for each row, in the same shape; or with integers (pairs, 2), the row numbers of
+    pairs."""
     labels: str | None = None
-    """One for each row, -1 = unknown; also .txt or .csv with one a line."""
+    """A file with a label for each row, -1 where it is unknown; also .txt or .csv with one per line."""
     temperature: float = 0.1
-    """Of the loss that is trained with."""
+    """Temperature of the loss that the embeddings are trained with."""
     batch_size: int = 256
-    """N + 1: the other rows of a batch are an anchor's unlabeled samples. For b images of two views, 2b - 1."""
+    """Rows in a batch, whose others are an anchor's unlabeled samples (N + 1); 2b - 1 for two views of b images."""
     prior: float | None = None
-    """The chance that two rows share a class, if it is known: 0.1 for ten classes of one size."""
+    """Probability that two rows share a class, if it is known: 0.1 for ten classes of equal size."""
     tau_plus: float | None = None
-    """A setting whose effect you want to know."""
+    """A value of tau_plus whose effect is shown."""
     out: Path | None = None
-    """Also write a page with pictures, such as report.html."""
+    """Also write an HTML page with plots, such as report.html."""
     json: bool = False
     """Print JSON instead of tables."""
     seed: int = 0
-    """Of the rows that are drawn."""
+    """Seed of the rows that are drawn at random."""
     quiet: Quiet = False
 
 
-Command: TypeAlias = Union[  # noqa: UP007
-    Annotated[Demo, tyro.conf.subcommand("demo")],
-    Annotated[Train, tyro.conf.subcommand("train")],
-    Annotated[Resume, tyro.conf.subcommand("resume")],
-    Annotated[Evaluate, tyro.conf.subcommand("evaluate")],
-    Annotated[Watch, tyro.conf.subcommand("watch")],
-    Annotated[Embed, tyro.conf.subcommand("embed")],
-    Annotated[Report, tyro.conf.subcommand("report")],
-    Annotated[Data, tyro.conf.subcommand("data")],
-    Annotated[Presets, tyro.conf.subcommand("presets")],
-    Annotated[Verify, tyro.conf.subcommand("verify")],
-    Annotated[Bounds, tyro.conf.subcommand("bounds")],
-    Annotated[Audit, tyro.conf.subcommand("audit")],
-]
-
-COMMANDS = (
-    "demo", "train", "resume", "evaluate", "watch", "embed", "report", "data", "presets", "verify", "bounds",
-    "audit",
-)  # fmt: skip
+COMMANDS: dict[str, type] = {
+    "demo": Demo,
+    "train": Train,
+    "resume": Resume,
+    "evaluate": Evaluate,
+    "watch": Watch,
+    "embed": Embed,
+    "report": Report,
+    "data": Data,
+    "presets": Presets,
+    "verify": Verify,
+    "bounds": Bounds,
+    "audit": Audit,
+}

@@ -1,4 +1,4 @@
-"""The command `debiased`: settings in, run directories and one page out."""
+"""The command `debiased`: train, evaluate and compare contrastive learning with and without debiasing."""
 
 import contextlib
 import gc
@@ -7,9 +7,9 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, Union
 
 try:
     import tyro
@@ -18,25 +18,8 @@ except ModuleNotFoundError:
     sys.exit(2)
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli.commands import (
-    ALL_PRESETS,
-    COMMANDS,
-    Audit,
-    Bounds,
-    Command,
-    Data,
-    Demo,
-    Embed,
-    Evaluate,
-    Presets,
-    Report,
-    Resume,
-    Train,
-    TrainControl,
-    TrainText,
-    Verify,
-    Watch,
-)
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.cli.commands import COMMANDS, Audit, Bounds, Demo, TrainPreset, Verify, preset_command
 from debiased_contrastive.cli.terminal import (
     explain_lost_process,
     explain_memory,
@@ -47,38 +30,34 @@ from debiased_contrastive.cli.terminal import (
     say,
     show,
 )
-from debiased_contrastive.runs import existing_run
+from debiased_contrastive.domain import Domain
+from debiased_contrastive.runs import Run
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command; bad input ends with one line and exit code 2, an interrupt with 130."""
+def main(arguments: Sequence[str] | None = None, domains: Sequence[Domain] = DOMAINS) -> None:
+    """Run one command; bad input ends with one line and exit code 2, an interrupt with 130.
+
+    Args:
+        arguments: The words of the command line; those of the process if not given.
+        domains: What can be learnt from. Whoever has a domain of their own adds it here.
+    """
     prepare_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
-    extra = "vision"
+    command: Any = None
     try:
         if words in (["--version"], ["-V"]):
             show(__version__)
             finish_output()
             return
-        command = _parsed(words)
+        command = _parse(words, domains)
         # Torch and its friends are loaded only when the flags are right.
-        match command:
-            case Verify() | Bounds():
-                _theory(command)
-            case Audit():
-                _audit(command)
-            case Demo() | Train() | Resume() | Evaluate() | Watch() | Embed():
-                domain = _domain(command)
-                extra = "vision" if domain == "images" else domain
-                {"text": _text, "control": _control, "images": _images}[domain](command)
-            case _:
-                _images(command)
+        _run(command, words[0], domains)
         finish_output()
         _leave_group()
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("debiased_contrastive"):
             raise
-        _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{extra}]'")
+        _fail(f"{error.name} is missing: pip install 'debiased-contrastive[{_find_extra(command, domains)}]'")
     except ValueError as error:
         _fail(str(error))
     except OSError as error:
@@ -93,22 +72,45 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
+def _run(command: Any, word: str, domains: Sequence[Domain]) -> None:
+    if isinstance(command, Verify | Bounds | Audit):
+        from debiased_contrastive.cli import analyses
+
+        getattr(analyses, word)(command)
+    else:
+        from debiased_contrastive.cli import actions
+
+        getattr(actions, word)(command, domains)
+
+
+def _find_extra(command: Any, domains: Sequence[Domain]) -> str:
+    """Find the extra of the package that brings what a command needs."""
+    if isinstance(command, Verify | Bounds | Audit):
+        return "prior" if isinstance(command, Audit) else "theory"
+    name = command.domain if isinstance(command, Demo) else ""
+    if isinstance(command, TrainPreset):
+        name = next(one.name for one in domains if command.settings.preset in one.presets)  # type: ignore[attr-defined]
+    if hasattr(command, "run"):
+        name = Run(command.run).domain
+    return next((domain.extra for domain in domains if domain.name == name), "vision")
+
+
 def _fail_to_write(error: OSError) -> NoReturn:
-    """End with what could not be read or written; without a word where nobody reads the output any more."""
+    """End with a line on what could not be read or written; silently where nobody reads the output any more."""
     if isinstance(error, BrokenPipeError) and is_output_closed():
         forget_output()
         sys.exit(1)
     if error.filename is not None:
         _fail(f"{error.filename}: {error.strerror}")
-    # A message of our own, or one of the system, which knows no name.
+    # An error of this package has no errno; one of the system has no name of a file here.
     is_own = error.errno is None
     _fail(str(error) if is_own else f"a file could not be read or written ({error.strerror}); whole ones are safe")
 
 
 def _leave_group() -> None:
-    """Part from the other processes of torchrun: gloo's threads would abort a process that ends with them."""
+    """Leave the process group of torchrun: gloo's threads would abort a process that ends inside it."""
     if _is_one_of_several():
-        # What still refers to the group must go first.
+        # What still refers to the group must be freed first.
         gc.collect()
         distributed = sys.modules["torch"].distributed
         distributed.barrier()
@@ -120,165 +122,53 @@ def _is_one_of_several() -> bool:
     return torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def _theory(command: Any) -> None:
-    from debiased_contrastive.cli import theory
-
-    if isinstance(command, Verify):
-        theory.verify(command.out, quiet=command.quiet)
-    else:
-        sizes = (command.tau_plus, command.num_unlabeled, command.num_positives)
-        rest = (command.delta, command.num_anchors, command.rademacher)
-        theory.bounds(*sizes, command.temperature, *rest, as_json=command.json)
-
-
-def _audit(command: Audit) -> None:
-    try:
-        from debiased_contrastive.cli import audit
-    except ModuleNotFoundError as error:
-        raise ValueError(f"{error.name} is missing: pip install 'debiased-contrastive[prior]'") from error
-
-    audit.audited(
-        command.embeddings,
-        {name: getattr(command, name) for name in audit.SETTINGS},
-        command.out,
-        as_json=command.json,
-        quiet=command.quiet,
-    )
-
-
-def _domain(command: Demo | Train | Resume | Evaluate | Watch | Embed) -> str:
-    """What a run learns from."""
-    match command:
-        case Demo():
-            return command.domain
-        case Train():
-            named = {TrainText: "text", TrainControl: "control"}
-            return named.get(type(command.preset), "images")
-        case _:
-            settings = existing_run(command.run).settings
-            return "text" if "text" in settings else "control" if "camera" in settings else "images"
-
-
-def _control(command: Any) -> None:
-    from debiased_contrastive.cli import control as commands
-    from debiased_contrastive.training.memory import keep_freed_memory
-
-    keep_freed_memory()
-    match command:
-        case Demo():
-            commands.demo(command.out or Path("runs/demo-control"), command.seeds or 1, quiet=command.quiet)
-        case Train():
-            one = command.preset
-            commands.train(one.settings, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
-        case Resume():
-            if command.data_root:
-                raise ValueError(f"{command.run} is a run on control: it has no data, so leave --data-root out")
-            run = existing_run(command.run)
-            commands.resume(run, tensorboard=command.tensorboard, quiet=command.quiet)
-        case Evaluate():
-            if any((command.official, command.data_root, command.test_root, command.tasks, command.task_data)):
-                raise ValueError(f"{command.run} is a run on control: evaluate takes nothing but RUN and --quiet")
-            commands.evaluate(command.run, quiet=command.quiet)
-        case Watch():
-            commands.watch(command.run, command.out, command.size, command.episode)
-        case Embed():
-            raise ValueError(f"{command.run} is a run on control: there are features of images and sentences alone")
-
-
-def _text(command: Any) -> None:
-    from debiased_contrastive.cli import text as commands
-    from debiased_contrastive.training.memory import keep_freed_memory
-
-    keep_freed_memory()
-    match command:
-        case Demo():
-            commands.demo(command.out or Path("runs/demo-text"), command.seeds or 3, quiet=command.quiet)
-        case Train():
-            one = command.preset
-            commands.train(one.settings, one.corpus, one.out, tensorboard=one.tensorboard, quiet=one.quiet)
-        case Resume():
-            options = {"tensorboard": command.tensorboard, "quiet": command.quiet}
-            commands.resume(existing_run(command.run), command.data_root, **options)
-        case Evaluate():
-            if command.official or command.data_root or command.test_root:
-                raise ValueError(
-                    f"{command.run} is a run on text: give --tasks and --task-data, nothing for images"
-                )
-            commands.evaluate(command.run, command.tasks, command.task_data, quiet=command.quiet)
-        case Watch():
-            raise ValueError(
-                f"{command.run} is a run on text: there is an agent to watch in a run on control alone"
-            )
-        case Embed():
-            if command.sentences is None:
-                raise ValueError(f"{command.run} is a run on text: give --sentences FILE")
-            commands.embed(command.run, command.sentences, command.out, quiet=command.quiet)
-
-
-def _images(command: Any) -> None:
-    from debiased_contrastive.cli import images as commands
-    from debiased_contrastive.training.memory import keep_freed_memory
-
-    keep_freed_memory()
-    match command:
-        case Demo():
-            commands.demo(command.out or Path("runs/demo"), command.seeds or 1, quiet=command.quiet)
-        case Train():
-            one = command.preset
-            commands.train(
-                one.settings, one.out, download=one.download, tensorboard=one.tensorboard, quiet=one.quiet
-            )
-        case Resume():
-            commands.resume(
-                command.run, root=command.data_root, tensorboard=command.tensorboard, quiet=command.quiet
-            )
-        case Evaluate():
-            if command.tasks or command.task_data:
-                raise ValueError(f"{command.run} must be a run on text for --tasks and --task-data; it is not")
-            roots = {"root": command.data_root, "test_root": command.test_root}
-            commands.evaluate(command.run, roots, official=command.official, quiet=command.quiet)
-        case Watch():
-            raise ValueError(
-                f"{command.run} is a run on images: there is an agent to watch in a run on control alone"
-            )
-        case Embed():
-            if command.images is None:
-                raise ValueError(f"{command.run} is a run on images: give --images DIR")
-            commands.embed(command.run, command.images, command.out, quiet=command.quiet)
-        case Report():
-            commands.report(command.runs, command.out, command.title)
-        case Data():
-            commands.subset(command.source, command.classes, command.out)
-        case Presets():
-            commands.presets()
-
-
-def _parsed(words: list[str]) -> Any:
-    """The command that the words name; tyro's boxed message becomes one line."""
+def _parse(words: list[str], domains: Sequence[Domain]) -> Any:
+    """Parse the words of the command line; tyro's boxed message becomes one line."""
     for before, word in pairwise(["", *words]):
-        # As a path, nothing is the folder where you are.
+        # An empty path would be the current folder.
         flag = word[:-1] if re.fullmatch(r"--[\w.-]+=", word) else before if not word else ""
         if (flag or not word) and flag != "--title":
             _fail(f"{flag if flag.startswith('-') else 'an argument'} must have a value; got nothing")
-    for place, choices in ((0, COMMANDS), (1, tuple(ALL_PRESETS) if words[:1] == ["train"] else ())):
+    presets = {name: (domain, preset) for domain in domains for name, preset in domain.presets.items()}
+    for place, choices in ((0, tuple(COMMANDS)), (1, tuple(presets) if words[:1] == ["train"] else ())):
         if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
             _fail(f"{words[place]!r} must be one of {', '.join(choices)}")
-    said = io.StringIO()
+    # Flags are made only for the preset that was named: for all of them, help would be slow.
+    kind: Any = _choose(COMMANDS)
+    used, description = 0, str(__doc__)
+    if words and words[0] in COMMANDS:
+        kind, used, description = COMMANDS[words[0]], 1, str(COMMANDS[words[0]].__doc__)
+        if words[0] == "train":
+            kind = _choose({name: _make_stub(preset.what) for name, (_, preset) in presets.items()})
+            if len(words) > 1 and words[1] in presets:
+                domain, preset = presets[words[1]]
+                kind, used, description = preset_command(domain, preset), 2, preset.what
+    messages = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said), _wide(words):
-            return tyro.cli(Command, prog="debiased", args=words, description=__doc__)
+        with contextlib.redirect_stderr(messages), _widen_terminal(words):
+            return tyro.cli(
+                kind, prog=" ".join(["debiased", *words[:used]]), args=words[used:], description=description
+            )
     except SystemExit as end:
         if not end.code:
             raise
-        _fail(_one_line(said.getvalue()))
+        _fail(_shorten(messages.getvalue()))
     except ValueError as error:
-        # Of settings that do not go together, which no single flag can be blamed for.
+        # Settings that do not go together are no single flag's fault.
         _fail(str(error))
 
 
+def _choose(kinds: dict[str, type]) -> Any:
+    return Union[tuple(Annotated[kind, tyro.conf.subcommand(name)] for name, kind in kinds.items())]  # noqa: UP007
+
+
+def _make_stub(what: str) -> type:
+    return dataclass(type("Preset", (), {"__doc__": what}))
+
+
 @contextlib.contextmanager
-def _wide(words: list[str]) -> Iterator[None]:
-    """Room for a message, which a narrow terminal would break within words; help keeps to the terminal."""
+def _widen_terminal(words: list[str]) -> Iterator[None]:
+    """Make room for a message, which a narrow terminal would break within words; help keeps to the terminal."""
     before = os.environ.get("COLUMNS")
     if not {"-h", "--help"} & set(words):
         os.environ["COLUMNS"] = "1000"
@@ -289,14 +179,14 @@ def _wide(words: list[str]) -> Iterator[None]:
         os.environ.update({} if before is None else {"COLUMNS": before})
 
 
-def _one_line(box: str) -> str:
-    """The first paragraph below the title of a boxed message, and the flag that may have been meant."""
+def _shorten(box: str) -> str:
+    """Take from a boxed message its first paragraph, and the flag that may have been meant."""
     text = re.sub(r"\x1b\[[0-9;]*m", "", box)
     # Boxes are drawn with lines, or with dashes where the terminal has no such letters.
     lines = [re.sub(r"^-+$", "", line.strip("│╭╰╮╯─ ")) for line in text.splitlines()]
     paragraphs = " ".join(line or "\n" for line in lines[1:]).split("\n")
     words = next((part.strip() for part in paragraphs if part.strip()), "the command line could not be read")
-    # What a settings class refuses it explains itself; where it stood in the parser is of no use.
+    # A settings class explains itself what it refuses; the place in the parser is of no use.
     words = re.sub(r"^Error parsing [\w.-]*\w: (?!could)", "", words)
     meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
     return words + (f"; did you mean {meant[1]}?" if meant else "") + " See debiased --help"
@@ -305,7 +195,7 @@ def _one_line(box: str) -> str:
 def _fail(message: str) -> NoReturn:
     say(f"debiased: {' '.join(message.split())}")
     if _is_one_of_several():
-        # At once: there is nobody left to part from in order.
+        # End at once: the other processes may be gone.
         sys.stdout.flush()
         os._exit(2)
     sys.exit(2)

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -35,65 +34,60 @@ _ASCII = {
 
 
 def prepare_streams() -> None:
-    """From now on, letters that standard output or error cannot show become others, instead of an error."""
-    # Where a stream was closed before the start there is none.
+    """Replace letters that standard output or error cannot show by others from now on, instead of an error."""
+    # A stream that was closed before the start is None.
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_DEGRADED)
+            stream.reconfigure(errors=_REPLACE)
 
 
-def _degraded(error: UnicodeError) -> tuple[str, int]:
-    """What stands for letters that an encoding does not have; names that are no Unicode are escaped."""
+def _replace_letters(error: UnicodeError) -> tuple[str, int]:
+    """Replace letters that an encoding does not have; names that are not Unicode are escaped."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
-    return "".join(
-        _ASCII.get(one) or one.encode("ascii", "backslashreplace").decode() for one in letters
-    ), error.end
+    plain = (_ASCII.get(letter) or letter.encode("ascii", "backslashreplace").decode() for letter in letters)
+    return "".join(plain), error.end
 
 
-_DEGRADED = "debiased-degraded"
-codecs.register_error(_DEGRADED, _degraded)
+_REPLACE = "debiased-replace"
+codecs.register_error(_REPLACE, _replace_letters)
 
 
 @contextmanager
 def progress(what: str, *, quiet: bool) -> Iterator["Bar"]:
-    """A bar while it lasts; in quiet mode one line about every tenth, for logs."""
+    """Show a progress bar; in quiet mode one line for every tenth, for logs."""
     if quiet:
         yield Bar(what, None)
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    drawn = Progress(*columns, TimeRemainingColumn(), console=console, transient=False)
+    note = TextColumn("{task.fields[note]}", markup=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn())
+    display = Progress(*columns, console=console, transient=False)
     try:
-        yield Bar(what, drawn)
+        yield Bar(what, display)
     finally:
-        if drawn.live.is_started:
-            drawn.stop()
+        if display.live.is_started:
+            display.stop()
 
 
 class Bar:
-    """Where one long job stands."""
+    """The progress of one long job."""
 
-    def __init__(self, what: str, drawn: Progress | None) -> None:
-        self.what, self.drawn = what, drawn
-        self.task = None if drawn is None else drawn.add_task(what, total=None, note="")
+    def __init__(self, what: str, display: Progress | None) -> None:
+        self.what, self.display = what, display
+        self.task = None if display is None else display.add_task(what, total=None, note="")
         self.tenth, self.done = -1, 0
 
     def at(self, done: int, total: int, note: str = "") -> None:
         """Show that `done` of `total` are done."""
-        if self.drawn is not None and self.task is not None:
-            # Not before there is something to show: what is refused at once is one line without a bar.
-            self.drawn.start()
-            self.drawn.update(self.task, completed=done, total=total, note=note)
+        if self.display is not None and self.task is not None:
+            # The bar starts only here, so that what is refused at once is one line without a bar.
+            self.display.start()
+            self.display.update(self.task, completed=done, total=total, note=note)
             return
-        # Less than before is done of something else.
+        # Where less is done than before, another piece of work has begun.
         self.tenth = -1 if done < self.done else self.tenth
         self.done = done
         if total and (tenth := 10 * done // total) > self.tenth:
@@ -102,7 +96,7 @@ class Bar:
 
 
 def explain_memory(error: Exception) -> str | None:
-    """What to do where memory ran out, with how much was asked for; None where the error is another."""
+    """Say what to do where memory ran out, and how much was asked for; None for another error."""
     text = str(error)
     if isinstance(error, OverflowError) or "overflow" in text.lower():
         return f"a number is too large ({text.splitlines()[0]}): use a smaller one"
@@ -118,45 +112,38 @@ def explain_memory(error: Exception) -> str | None:
 
 
 def explain_lost_process(error: Exception) -> str | None:
-    """What to do where another process of a training ended; None where the error is another."""
-    signs = (
-        "Connection closed by peer",
-        "Connection reset by peer",
-        "Connection refused",
-        "Broken pipe",
-        "Timed out",
-    )
-    if not any(sign in str(error) for sign in signs):
+    """Say what to do where another process of a training ended; None for another error."""
+    if not re.search("Connection (closed by peer|reset by peer|refused)|Broken pipe|Timed out", str(error)):
         return None
     return "another process of this training ended: start all of them again with `debiased resume`"
 
 
 def is_output_closed() -> bool:
-    """Whether nobody reads the standard output any more."""
+    """Tell whether nobody reads the standard output any more."""
     try:
-        looked = select.poll()
-        looked.register(sys.stdout.fileno(), 0)
-        return bool(looked.poll(0))
-    except (AttributeError, OSError, ValueError):  # no such question on this system, or no real output
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return bool(poll.poll(0))
+    except (AttributeError, OSError, ValueError):  # no poll on this system, or no real output
         return True
 
 
 def show(text: str) -> None:
-    """Lines of output that others may read."""
+    """Print lines to the standard output, which other programs may read."""
     with _output():
         for line in text.split("\n"):
             print(printable(line))
 
 
 def finish_output() -> None:
-    """See that what was printed has arrived, which nobody else would notice."""
+    """Flush the standard output, and raise where it cannot be written."""
     with _output():
         sys.stdout.flush()
 
 
 @contextmanager
 def _output() -> Iterator[None]:
-    """Name the standard output where it takes nothing more; who closed a pipe has seen enough."""
+    """Name the standard output in the error where it cannot be written; a closed pipe stays as it is."""
     try:
         yield
     except BrokenPipeError:
@@ -169,42 +156,42 @@ def _output() -> Iterator[None]:
 
 
 def forget_output() -> None:
-    """Let what else the interpreter would write go nowhere."""
+    """Discard what the interpreter would still write to the standard output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def say(text: str) -> None:
-    """One line to the terminal, not to the output that others read."""
+    """Print one line to the standard error."""
     print(printable(text), file=sys.stderr, flush=True)
 
 
 def table(title: str, header: list[str], rows: list[list[str]]) -> None:
-    """A table on the standard output, plain where that is a file."""
-    # Here and not when printed, since the width of columns depends on it.
-    shown = partial(_shown, encoding=sys.stdout.encoding or "ascii")
-    made = Table(*map(shown, header), title=shown(title), title_justify="left")
+    """Print a table to the standard output, plain where that is a file."""
+    encoding = sys.stdout.encoding or "ascii"
+
+    def encodable(text: str) -> str:
+        # Replaced here and not when printed, since the width of columns depends on it. A no-break space counts as
+        # not printable.
+        plain = printable(text.replace("\N{NO-BREAK SPACE}", " "))
+        return plain.encode(encoding, _REPLACE).decode(encoding)
+
+    grid = Table(*map(encodable, header), title=encodable(title), title_justify="left")
     for row in rows:
-        # A name with brackets is a name.
-        made.add_row(*(escape(shown(cell)) for cell in row))
+        # Rich would read a name with brackets as markup.
+        grid.add_row(*(escape(encodable(cell)) for cell in row))
     with _output():
-        Console(width=None if sys.stdout.isatty() else 160).print(made)
-
-
-def _shown(text: str, encoding: str) -> str:
-    # A space that does not break is one of the letters that count as not printable.
-    plain = printable(text.replace("\N{NO-BREAK SPACE}", " "))
-    return plain.encode(encoding, _DEGRADED).decode(encoding)
+        Console(width=None if sys.stdout.isatty() else 160).print(grid)
 
 
 class Stop:
-    """Whether somebody asked for an end."""
+    """Whether the user asked to stop."""
 
     asked = False
 
 
 @contextmanager
-def polite_stop(wanted: bool = True) -> Iterator[Stop]:
-    """Ctrl-C or SIGTERM ask for an end at the next step; a second one ends at once. Not `wanted`: as ever."""
+def catch_interrupts(wanted: bool = True) -> Iterator[Stop]:
+    """Let Ctrl-C or SIGTERM set `asked`, and a second one interrupt; unless `wanted`, nothing changes."""
     stop = Stop()
     if not wanted:
         yield stop

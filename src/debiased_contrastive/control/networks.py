@@ -1,4 +1,4 @@
-"""Stacked frames to features, as agents that learn from pixels have them (Section 5.3)."""
+"""The encoder of an agent that learns from pixels (Section 5.3): stacked frames to features."""
 
 import math
 
@@ -7,25 +7,25 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 KERNEL = 3
-CHANGE = 4.0
-"""Times by which changes are made larger, so that they are about as large as what is seen."""
+MOTION_GAIN = 4.0
+"""Factor on differences between frames, so that they are about as large as the frames."""
 
 
-def shares(frames: Tensor) -> Tensor:
-    """Frames (b, channels, size, size) uint8 as shares of full brightness, laid out as convolutions like it best.
+def to_unit_range(frames: Tensor) -> Tensor:
+    """Convert frames (b, channels, size, size) uint8 to floats in [0, 1], laid out as convolutions like it best.
 
-    Apart from the convolutions, since several networks see one frame: on a CPU this takes as long as a layer.
+    No part of the convolutions, since several networks see one frame: on a CPU this takes as long as a layer.
     """
     return frames.contiguous(memory_format=torch.channels_last).float().mul_(1 / 255)
 
 
-def motion(x: Tensor, channels: int) -> Tensor:
-    """A stack of frames of so many channels, as shares and oldest first, as its changes and its newest frame.
+def frame_differences(x: Tensor, channels: int) -> Tensor:
+    """Replace a stack of frames in [0, 1], oldest first, by the changes between them and the newest frame.
 
-    It is the same information. But the slow turn of a pole moves few pixels by little, beside all that stands
-    still: small networks find it sooner where that is taken away.
+    The information is the same. But the slow turn of a pole changes few pixels by little, and small networks
+    find it sooner where all that stands still is taken away.
     """
-    changes = (x[:, channels:] - x[:, :-channels]).mul_(CHANGE)
+    changes = (x[:, channels:] - x[:, :-channels]).mul_(MOTION_GAIN)
     return torch.cat([changes, x[:, -channels:] - 0.5], 1)
 
 
@@ -51,29 +51,41 @@ class Convolutions(nn.Module):
         self.feature_dim = filters * width**2
         self.apply(orthogonal_)
         if strided > 1:
-            # Centres alone would see one pixel of many, and miss whatever is thin.
+            # With strides, weights at the centre alone would miss whatever is thin.
             for weight in self.layers.parameters():
                 if weight.dim() == 4:
                     nn.init.orthogonal_(weight, gain=math.sqrt(2))
-        # So few channels go one and a half times as fast on CPUs this way.
+        # On CPUs, so few channels are 1.5 times as fast in this format.
         self.layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, feature_dim) of what `shares` makes of frames, (b, channels, size, size)."""
+        """(b, feature_dim) features of frames (b, channels, size, size) in [0, 1]."""
         for layer in self.layers:
             x = F.relu_(layer(x))
         return x.flatten(1)
 
 
-def head(convolutions: Convolutions, dim: int) -> nn.Sequential:
-    """What actor and critic each put on the shared convolutions: (b, feature_dim) to (b, dim)."""
-    made = nn.Sequential(nn.Linear(convolutions.feature_dim, dim), nn.LayerNorm(dim))
-    made.apply(orthogonal_)
-    return made
+class PixelEncoder(nn.Module):
+    """Frames to features: convolutions and a head."""
+
+    def __init__(self, convolutions: Convolutions, dim: int) -> None:
+        super().__init__()
+        self.convolutions = convolutions
+        self.head = make_head(convolutions, dim)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """(b, dim) features of frames (b, channels, size, size) in [0, 1]."""
+        features: Tensor = self.head(self.convolutions(frames))
+        return features
+
+
+def make_head(convolutions: Convolutions, dim: int) -> nn.Sequential:
+    """Make the head that actor and critic each put on the shared convolutions, to (b, dim) features."""
+    return nn.Sequential(nn.Linear(convolutions.feature_dim, dim), nn.LayerNorm(dim)).apply(orthogonal_)
 
 
 def orthogonal_(module: nn.Module) -> None:
-    """Orthogonal weights, in convolutions those of the centre alone, and no biases."""
+    """Set weights to an orthogonal matrix, in convolutions at the centre alone, and biases to 0."""
     if isinstance(module, nn.Linear):
         nn.init.orthogonal_(module.weight)
         nn.init.zeros_(module.bias)

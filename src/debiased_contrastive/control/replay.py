@@ -1,34 +1,41 @@
-"""What an agent saw and did, each frame kept once; stacks and crops of them are made when they are drawn."""
+"""The replay of an agent, in memory and on disk: frames are kept once, and stacked and cropped when drawn."""
 
+import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
+from debiased_contrastive.training.checkpoint import load_whole, save_whole
+
+_TENSORS = ("frames", "actions", "rewards", "discounts", "age", "goes_on")
+_FILE_NAME = re.compile(r"replay-(\d+)\.pt")
+
 
 class Transitions(NamedTuple):
-    """Drawn at random, n of them."""
+    """A random batch of n transitions."""
 
     views: tuple[Tensor, ...]
-    """Each (n, stack * channels, c, c) uint8: crops of what was seen, drawn for each view anew"""
+    """Each (n, stack * channels, c, c) uint8: random crops of the observations, independent for each view"""
     actions: Tensor
     """(n, a)"""
     rewards: Tensor
     """(n,)"""
     discounts: Tensor
-    """(n,) 0 where the task itself was over; a limit of time is no such end"""
+    """(n,) 0 where the task itself was over, not where the time was up"""
     next_view: Tensor
-    """As a view, of what was seen next"""
+    """A view of the next observations"""
 
 
 class Replay:
-    """The newest frames of episodes in a ring.
+    """A ring buffer of the newest frames.
 
-    What is seen at a frame is a stack: the frame and those before it in its episode, the first one again where
-    there are not as many. A crop has the same place in all frames of a stack.
+    An observation is a stack: a frame and those before it in its episode, whose first frame is repeated where there
+    are not enough. A crop has the same place in all frames of a stack.
     """
 
     def __init__(self, capacity: int, frame: tuple[int, int, int], action_dim: int, stack: int = 3) -> None:
@@ -38,7 +45,7 @@ class Replay:
                 "lies between two frames"
             )
         self.stack = stack
-        # Of NumPy, since torch touches all of its zeros, and gigabytes should be taken as they are filled.
+        # NumPy's zeros take memory only as they are filled; torch's would take all gigabytes at once.
         self.frames = torch.from_numpy(np.zeros((capacity, *frame), np.uint8))
         self.actions = torch.zeros(capacity, action_dim)
         self.rewards = torch.zeros(capacity)
@@ -52,15 +59,13 @@ class Replay:
 
     @property
     def capacity(self) -> int:
-        """Frames for which there is room."""
         return len(self.frames)
 
     def begin(self, frame: Tensor) -> None:
-        """Put down the first frame of an episode."""
         self._put(frame, 0)
 
     def add(self, action: Tensor, reward: float, discount: float, frame: Tensor) -> None:
-        """Put down what was done at the newest frame, and what came of it."""
+        """Store the action at the newest frame, and what came of it."""
         if not self.count:
             raise ValueError("an episode must begin with a frame before something is added; got none: call begin")
         newest = (self.count - 1) % self.capacity
@@ -69,35 +74,35 @@ class Replay:
         self._put(frame, int(self.age[newest]) + 1)
 
     def draw(self, n: int, crop: int, views: int, generator: torch.Generator) -> Transitions:
-        """So many transitions with replacement, each of its views a random crop."""
-        places = self._places(n, generator)
+        """Draw n transitions with replacement, each of their views a random crop."""
+        places = self._draw_places(n, generator)
         seen, following = self._stacks(places), self._stacks((places + 1) % self.capacity)
         return Transitions(
-            tuple(self._cropped(seen, crop, generator) for _ in range(views)),
+            tuple(self._crop(seen, crop, generator) for _ in range(views)),
             self.actions[places],
             self.rewards[places],
             self.discounts[places],
-            self._cropped(following, crop, generator),
+            self._crop(following, crop, generator),
         )
 
     def newest(self) -> Tensor:
-        """(stack * channels, height, width) what is seen now."""
+        """Return the newest observation (stack * channels, height, width)."""
         newest = torch.tensor([(self.count - 1) % self.capacity])
         return self.frames[self._stacks(newest).squeeze(0)].flatten(0, 1)
 
-    def done(self) -> Tensor:
-        """(n, a) the actions of the newest episode."""
+    def episode_actions(self) -> Tensor:
+        """Return the actions (n, a) of the newest episode."""
         newest = self.count - 1
         age = int(self.age[newest % self.capacity])
         return self.actions[torch.arange(newest - age, newest) % self.capacity]
 
     def rows(self, start: int) -> dict[str, Tensor]:
-        """What is kept of the frames from that one on, counted from the first ever."""
+        """Return all tensors from a frame on, which is counted from the first one ever."""
         places = torch.arange(max(start, self.count - self.capacity), self.count) % self.capacity
         return {name: getattr(self, name)[places] for name in _TENSORS}
 
     def put_rows(self, end: int, rows: Mapping[str, Tensor]) -> None:
-        """Put back what `rows` gave when there were `end` frames."""
+        """Put back what `rows` returned when there were `end` frames."""
         for name in _TENSORS:
             kept, given = getattr(self, name), rows[name]
             if given.shape[1:] != kept.shape[1:] or len(given) > self.capacity:
@@ -115,8 +120,8 @@ class Replay:
         self.goes_on[place] = False
         self.count += 1
 
-    def _places(self, n: int, generator: torch.Generator) -> Tensor:
-        """(n,) frames at which a transition begins and whose stack is still whole."""
+    def _draw_places(self, n: int, generator: torch.Generator) -> Tensor:
+        """Draw (n,) frames at which a transition begins and whose stack is still whole."""
         used = min(self.count, self.capacity)
         order = torch.arange(used)
         places = (self.count - used + order) % self.capacity
@@ -126,19 +131,70 @@ class Replay:
         return whole[torch.randint(len(whole), (n,), generator=generator)]
 
     def _stacks(self, places: Tensor) -> Tensor:
-        """(n, stack) the frames of each stack, oldest first."""
+        """Find the frames (n, stack) of each stack, oldest first."""
         back = torch.arange(self.stack - 1, -1, -1)
         return (places.unsqueeze(1) - torch.minimum(back, self.age[places].unsqueeze(1))) % self.capacity
 
-    def _cropped(self, stacks: Tensor, crop: int, generator: torch.Generator) -> Tensor:
+    def _crop(self, stacks: Tensor, crop: int, generator: torch.Generator) -> Tensor:
         height, width = self.frames.shape[2:]
         if not 1 <= crop <= min(height, width):
             raise ValueError(f"a crop must be between 1 and the size of frames, {height} x {width}; got {crop}")
-        # Windows are views of the frames: what is copied is what is wanted, and NumPy copies it row by row, where
-        # torch goes pixel by pixel and takes ten times as long.
+        # Windows are views of the frames, so only crops are copied; NumPy copies row by row, ten times as fast as
+        # torch, which goes pixel by pixel.
         windows = sliding_window_view(self.frames.numpy(), (crop, crop), axis=(2, 3))
         y, x = (torch.randint(size - crop + 1, (len(stacks), 1), generator=generator) for size in (height, width))
         return torch.from_numpy(windows[stacks.numpy(), :, y.numpy(), x.numpy()]).flatten(1, 2)
 
 
-_TENSORS = ("frames", "actions", "rewards", "discounts", "age", "goes_on")
+def save_replay(folder: Path, replay: Replay, saved: int) -> None:
+    """Write the frames that came since the last checkpoint, when there were `saved`.
+
+    Each file holds what came between two checkpoints, so that nothing is written twice. Files that neither this
+    checkpoint nor the last one needs are removed.
+    """
+    if replay.count == saved:
+        return
+    # The last frame was written before its action was known.
+    save_whole(folder / f"replay-{replay.count}.pt", replay.rows(max(saved - 1, 0)))
+    for end, path in replay_files(folder):
+        if end <= saved - replay.capacity:
+            path.unlink()
+
+
+def load_replay(folder: Path, replay: Replay, count: int) -> None:
+    """Load what was kept when there were `count` frames; files of later ones are removed."""
+    start = max(count - replay.capacity, 0)
+    found = 0
+    for end, path in replay_files(folder):
+        if end > count:
+            path.unlink()
+        elif end > start:
+            rows = _load_rows(path)
+            if rows is None or end - len(rows["frames"]) > max(found, start):
+                break
+            replay.put_rows(end, rows)
+            found = end
+    if found != count:
+        raise ValueError(
+            f"{folder} must hold the frames up to {count}; they are missing or damaged after {found}: restore the "
+            "files replay-*.pt from a copy, or start a new run"
+        )
+
+
+def _load_rows(path: Path) -> dict[str, Any] | None:
+    try:
+        return load_whole(path)
+    except ValueError:
+        return None
+
+
+def remove_replay(folder: Path) -> None:
+    """Remove all files of the replay, also those of a write that was cut off."""
+    for path in [path for _, path in replay_files(folder)] + list(folder.glob(".replay-*.tmp")):
+        path.unlink()
+
+
+def replay_files(folder: Path) -> list[tuple[int, Path]]:
+    """List the files, each with the number of frames at its end, oldest first."""
+    found = ((_FILE_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_file())
+    return sorted((int(match[1]), path) for match, path in found if match)

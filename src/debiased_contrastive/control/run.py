@@ -1,155 +1,51 @@
 """CURL with any of the objectives (Section 5.3): a run directory in, a trained agent out, and what it gains."""
 
-import sys
-import time
-from collections import deque
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
+from lightning_fabric import Fabric
 
 from debiased_contrastive.control.agent import Agent
-from debiased_contrastive.control.replay_files import remove_replay
-from debiased_contrastive.control.rollout import Rollout, agent_of, centre, seen, task_of
-from debiased_contrastive.control.settings import Camera, ControlSettings
-from debiased_contrastive.control.task import PixelTask
-from debiased_contrastive.numerics import seed_of
-from debiased_contrastive.runs import Run
-from debiased_contrastive.training.checkpoint import save_checkpoint
-from debiased_contrastive.training.fit import (
-    Identity,
-    load_trained,
-    newest_state,
-    putting_back,
-    remove_refused,
-    trained_run,
-)
-from debiased_contrastive.training.log import Board
-from debiased_contrastive.training.settings import as_json, made_from
-from debiased_contrastive.training.state import check_finite
-from debiased_contrastive.training.weights import save_encoder
+from debiased_contrastive.control.film import check_film, film_episode, write_film, write_strip
+from debiased_contrastive.control.replay import remove_replay
+from debiased_contrastive.control.rollout import Rollout, make_agent, make_task, play_episodes
+from debiased_contrastive.control.settings import CONTROL_PRESETS, ControlSettings, with_task_defaults
+from debiased_contrastive.domain import Bar, Demo, Progress
+from debiased_contrastive.files import write_atomically
+from debiased_contrastive.runs import EVALUATION, STRIP, Run, finished_run
+from debiased_contrastive.training.loop import Identity, Update, fit
+from debiased_contrastive.training.machine import choose_device
+from debiased_contrastive.training.settings import as_json, from_json
+from debiased_contrastive.training.weights import load_trained, save_encoder
+
+STRIP_SIZE = 96
+"""Side of a picture in a strip."""
 
 
-@dataclass(frozen=True)
-class Stride:
-    """Where a training stands."""
-
-    step: int
-    steps: int
-    """How many there will be."""
-    samples: int
-    """Frames of the simulation in a step."""
-    gained: float | None
-    """The return of the last evaluation, None before the first."""
-
-    @property
-    def said(self) -> str:
-        """For a bar."""
-        return "" if self.gained is None else f"return {self.gained:.0f}"
+def check_task(settings: ControlSettings, fabric: Fabric, _flags: Any, _progress: Progress) -> None:
+    """Raise unless the task is there, can be drawn and suits the networks, and there is one process."""
+    if fabric.world_size > 1:
+        raise ValueError(f"an agent learns in one process; got {fabric.world_size}: start it without torchrun")
+    task = make_task(settings)
+    task.begin(0)
+    task.frame()
+    make_agent(settings, task.action_dim)
 
 
-def trained_agent(
-    settings: ControlSettings, run: Run, device: torch.device, *, tensorboard: bool = False
-) -> Generator[Stride, None, None]:
-    """Train from the newest checkpoint, or from the start; yields after every step.
-
-    Whoever stops between two steps loses nothing: closing the generator writes a checkpoint.
-    """
-    if run.is_finished:
-        remove_replay(run.folder)
-        return
-    with run.hold(_tell):
-        yield from _trained_agent(Rollout(settings, device), run, tensorboard=tensorboard)
-
-
-def _trained_agent(rollout: Rollout, run: Run, *, tensorboard: bool) -> Generator[Stride, None, None]:
-    settings, training = rollout.settings, rollout.settings.training
-    _restore(run, rollout)
-    judge = task_of(settings)
-    journal = Journal(run, rollout, Board(run.folder, rollout.step) if tensorboard else None)
-    gained = _last_return(run)
-    try:
-        while rollout.step < rollout.steps:
-            rollout.forward()
-            step, is_last = rollout.step, rollout.step == rollout.steps
-            start, found = time.perf_counter(), None
-            if step % training.evaluate_every == 0 or is_last:
-                found = list(returns(rollout.agent, judge, settings, "evaluation"))
-                gained = fmean(found)
-            journal.after(found, time.perf_counter() - start)
-            if step % (training.checkpoint_every or training.evaluate_every) == 0 or is_last:
-                _save(run, rollout)
-            yield Stride(step, rollout.steps, rollout.task.repeat, gained)
-    except GeneratorExit:
-        _save(run, rollout)
-        raise
-    save_encoder(run.folder, rollout.agent, as_json(settings))
-    # It is for what is learnt later, and gigabytes.
+def train(
+    settings: ControlSettings, run: Run, fabric: Fabric, _data: None = None, *, tensorboard: bool = False
+) -> Generator[Update, None, None]:
+    """Train to the end of the run, as `fit` does; the agent is written at the end."""
+    if not run.is_finished:
+        rollout = Rollout(settings, fabric.device)
+        rollout.evaluated = _last_return(run)
+        yield from fit(rollout, run, fabric, Identity(as_json(settings)), tensorboard=tensorboard)
+        save_encoder(run.folder, rollout.module, as_json(settings))
     remove_replay(run.folder)
-
-
-def _save(run: Run, rollout: Rollout) -> None:
-    check_finite(rollout.agent.state_dict(), f"at step {rollout.step}")
-    save_checkpoint(run.folder, rollout.step, {**rollout.save(run.folder), **asdict(_identity(rollout))})
-
-
-def _identity(rollout: Rollout) -> Identity:
-    return Identity(as_json(rollout.settings))
-
-
-def _restore(run: Run, rollout: Rollout) -> None:
-    state, refused = newest_state(run, rollout.agent, _identity(rollout), rollout.steps, _tell)
-    if state is None:
-        # Of a crash before the first checkpoint.
-        remove_replay(run.folder)
-    else:
-        with putting_back(run):
-            rollout.restore(run.folder, state)
-    run.forget_after(rollout.step)
-    remove_refused(refused)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-class Journal:
-    """Lines of metrics of an agent, with the time between them."""
-
-    def __init__(self, run: Run, rollout: Rollout, board: Board | None) -> None:
-        self.run, self.rollout, self.board = run, rollout, board
-        self._begin()
-
-    def _begin(self) -> None:
-        self.step, self.frames = self.rollout.step, self.rollout.frames
-        self.rollout.seconds.clear()
-        self.time = time.perf_counter()
-
-    def after(self, returns: Sequence[float] | None, judging: float) -> None:
-        """Log if it is time to, or if there are returns, found in so many seconds, to be told."""
-        rollout = self.rollout
-        self.time += judging
-        if rollout.step % rollout.settings.training.log_every and returns is None:
-            return
-        passed = time.perf_counter() - self.time
-        values: dict[str, Any] = {
-            "frames": rollout.frames,
-            "episode": rollout.episode,
-            "training_return": rollout.last_return,
-            **rollout.means(),
-            "steps_per_second": (rollout.step - self.step) / passed,
-            "frames_per_second": (rollout.frames - self.frames) / passed,
-            "seconds": {part: round(value, 4) for part, value in (*rollout.seconds.items(), ("whole", passed))},
-        }
-        if returns is not None:
-            values |= {"return": fmean(returns), "returns": list(returns)}
-        self.run.log(rollout.step, values)
-        if self.board is not None:
-            self.board.write(rollout.step, values)
-        self._begin()
 
 
 def _last_return(run: Run) -> float | None:
@@ -157,34 +53,56 @@ def _last_return(run: Run) -> float | None:
     return found[-1] if found else None
 
 
-def returns(agent: Agent, task: PixelTask, settings: ControlSettings, what: str) -> Iterator[float]:
-    """What the agent gains when it does what it thinks best, in episodes that depend on seed and name alone."""
-    for number in range(settings.training.episodes):
-        yield sum(played(agent, task, settings.camera, seed_of(settings.seed, what, number)))
+def evaluate(run: Run, bar: Bar | None = None) -> None:
+    """Play episodes that training has not seen; write their returns and a strip of pictures."""
+    agent, settings = load_agent(run.folder)
+    agent.to(choose_device(settings.training.accelerator))
+    returns: list[float] = []
+    for episode_return in play_episodes(agent, make_task(settings), settings, "test"):
+        returns.append(episode_return)
+        if bar is not None:
+            bar.at(len(returns), settings.training.episodes, f"return {fmean(returns):.0f}")
+    write_strip(run.folder / STRIP, film_episode(agent, settings, STRIP_SIZE).frames)
+    content = {**run.evaluation, "return": {"mean": fmean(returns), "returns": returns}}
+    write_atomically(run.folder / EVALUATION, json.dumps(content, indent=2) + "\n")
 
 
-def played(agent: Agent, task: PixelTask, camera: Camera, seed: int) -> Iterator[float]:
-    """The rewards of an episode, each when it is given."""
-    task.begin(seed)
-    frames = deque([seen(task, camera)] * camera.stack, camera.stack)
-    is_last = False
-    while not is_last:
-        step = task.step(agent.act(centre(torch.cat(list(frames)), camera.crop), explore=False))
-        is_last = step.is_last
-        frames.append(seen(task, camera))
-        yield step.reward
-
-
-def trained(folder: Path) -> tuple[Agent, ControlSettings]:
-    """The agent of a finished run, with its settings."""
-    run = trained_run(folder)
-    settings = control_settings_from(run.settings)
-    agent = agent_of(settings, task_of(settings).action_dim)
+def load_agent(folder: Path) -> tuple[Agent, ControlSettings]:
+    run = finished_run(folder)
+    settings = from_json(ControlSettings, run.settings)
+    agent = make_agent(settings, make_task(settings).action_dim)
     load_trained(run, agent)
     return agent, settings
 
 
-def control_settings_from(content: dict[str, Any]) -> ControlSettings:
-    """The settings that `as_json` wrote."""
-    made: ControlSettings = made_from(ControlSettings, content)
-    return made
+def watch(folder: Path, out: Path, size: int, episode: int) -> str:
+    """Film an episode of a trained agent, and say what the film shows."""
+    check_film(out, size)
+    agent, settings = load_agent(folder)
+    agent.to(choose_device(settings.training.accelerator))
+    film = film_episode(agent, settings, size, episode)
+    write_film(out, film)
+    return f"{len(film.frames)} frames of {settings.task}, return {film.episode_return:.0f}, in {out}"
+
+
+def demo_settings(_folder: Path) -> Iterator[ControlSettings]:
+    """Yield the settings of a task in which the pole stands at the start, which is learnt within minutes."""
+    preset = CONTROL_PRESETS["curl"].settings
+    training = replace(preset.training, frames=32_000, random_steps=500, evaluate_every=500, episodes=3)
+    yield with_task_defaults(replace(preset, task="cartpole-balance", training=training))
+
+
+def _film_first_run(folder: Path, runs: list[Run]) -> list[Path]:
+    film = folder / "film.gif"
+    watch(runs[0].folder, film, 2 * STRIP_SIZE, 0)
+    return [film]
+
+
+DEMO = Demo(
+    title="An agent learns from pixels, with debiased contrast between crops",
+    seeds=1,
+    settings=demo_settings,
+    result="return",
+    evaluate=evaluate,
+    finish=_film_first_run,
+)

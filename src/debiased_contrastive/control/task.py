@@ -10,34 +10,40 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-EPISODE = 1000
-"""Frames of the simulation in an episode of the suite."""
-LARGEST = 480
-"""Side of the largest frame, in pixels."""
-BRIGHTNESS = (0.299, 0.587, 0.114)
-"""Of red, green and blue."""
-WIDEST = 1e3
-"""An action beyond it is without limit; those of the suite have 1 or little more."""
+MAX_SIDE = 480
+"""Side of the largest picture that is drawn, in pixels."""
+_LUMA = (0.299, 0.587, 0.114)
+_MAX_ACTION = 1e3
+"""Limits beyond it mean that there are none; those of the suite are about 1."""
 
 
 class Step(NamedTuple):
-    """What came of an action."""
+    """The result of an action."""
 
     reward: float
-    """Of all frames for which the action was repeated."""
+    """Sum over the frames for which the action was repeated."""
     frames: int
-    """How many those were: fewer where the episode ended."""
+    """Number of those frames: fewer where the episode ended."""
     discount: float
     """0 where the task itself is over."""
     is_last: bool
-    """Whether the episode is over, be it for lack of time."""
+    """Whether the episode is over, also where the time is up."""
 
 
 class PixelTask:
-    """A task by the name of its domain and its own, such as cartpole-swingup.
+    """A task of the control suite, such as cartpole-swingup, seen by its camera 0.
 
-    Actions lie in [-1, 1] and are repeated; camera 0 looks on. An episode is its seed and the actions: nothing
-    else need be kept to come back to the middle of one.
+    Actions lie in [-1, 1] and are repeated. Seed and actions determine an episode: nothing else need be kept to
+    come back to the middle of one.
+
+    Args:
+        name: DOMAIN-TASK of the control suite.
+        size: Side of the frames in pixels.
+        repeat: Frames of the simulation for which an action is repeated.
+        plain: Draw without shadows and reflections, in a quarter of the time without a graphics card.
+        grey: Give frames one channel, their brightness.
+        smooth: Draw frames this many times as large and average them down.
+        wide: Field of view, as a multiple of the task's.
     """
 
     def __init__(
@@ -51,21 +57,16 @@ class PixelTask:
         smooth: int = 1,
         wide: float = 1.0,
     ) -> None:
-        """plain: draw without shadows and reflections, in a quarter of the time where there is no card.
-
-        grey: frames have one channel, their brightness. smooth: they are drawn so many times as large and averaged.
-        wide: times as much of the world is seen to each side.
-        """
-        if not 1 <= size * smooth <= LARGEST:
+        if not 1 <= size * smooth <= MAX_SIDE:
             raise ValueError(
-                f"size x smooth, the pixels a side that are drawn, must lie between 1 and {LARGEST}; got "
+                f"size x smooth, the pixels a side that are drawn, must lie between 1 and {MAX_SIDE}; got "
                 f"{size} x {smooth}"
             )
         self.name, self.size, self.repeat, self.grey, self.smooth = name, size, repeat, grey, smooth
-        self.environment = _loaded(name)
+        self.environment = _load(name)
         model = self.environment.physics.model
         model.cam_fovy[0] = math.degrees(2 * math.atan(wide * math.tan(math.radians(model.cam_fovy[0]) / 2)))
-        self.drawn = {"reflection": False} if plain else {}
+        self.render_flags = {"reflection": False} if plain else {}
         if plain:
             model.vis.quality.shadowsize = 0
         if plain and smooth > 1:
@@ -73,22 +74,21 @@ class PixelTask:
             model.vis.quality.offsamples = 0
         spec = self.environment.action_spec()
         self.low, self.high = (np.broadcast_to(end, spec.shape) for end in (spec.minimum, spec.maximum))
-        if self.high.max() > WIDEST:
+        if self.high.max() > _MAX_ACTION:
             raise ValueError(f"actions of a task must have limits; those of {name} have none: choose another task")
         self.action_dim = int(np.prod(spec.shape))
 
     @property
     def seconds(self) -> float:
-        """Between two actions, in the world of the task."""
+        """Time between two actions, in the world of the task."""
         return self.repeat * float(self.environment.control_timestep())
 
     def begin(self, seed: int) -> None:
-        """Start the episode of that seed."""
         self.environment.task.random.seed(seed % 2**32)
         self.environment.reset()
 
     def step(self, action: Tensor) -> Step:
-        """Do this, as often as actions are repeated or until the episode is over."""
+        """Repeat an action, at most until the episode is over."""
         scaled = self.low + (np.clip(action.numpy(), -1, 1) + 1) / 2 * (self.high - self.low)
         reward = 0.0
         for frames in range(1, self.repeat + 1):  # noqa: B007
@@ -100,62 +100,57 @@ class PixelTask:
         return Step(reward, frames, discount, bool(found.last()))
 
     def frame(self) -> Tensor:
-        """What the agent sees now, (channels, size, size) uint8."""
-        seen = self.picture(self.size * self.smooth)
+        """Render what the agent sees now, (channels, size, size) uint8."""
+        seen = self.render(self.size * self.smooth)
         if self.smooth == 1 and not self.grey:
             return seen
         average = F.avg_pool2d(seen.float(), self.smooth)
         if self.grey:
-            average = torch.einsum("c,chw->hw", torch.tensor(BRIGHTNESS), average).unsqueeze(0)
+            average = torch.einsum("c,chw->hw", torch.tensor(_LUMA), average).unsqueeze(0)
         return average.round().byte()
 
-    def picture(self, size: int) -> Tensor:
-        """What the camera sees now, (3, size, size) uint8."""
+    def render(self, size: int) -> Tensor:
+        """Render what the camera sees now, (3, size, size) uint8."""
         try:
-            seen = self.environment.physics.render(size, size, camera_id=0, render_flag_overrides=self.drawn)
+            seen = self.environment.physics.render(size, size, camera_id=0, render_flag_overrides=self.render_flags)
         except (ImportError, RuntimeError, AttributeError) as error:
-            raise ValueError(_cannot_draw(error)) from None
+            raise ValueError(_rendering_problem(error)) from None
         return torch.from_numpy(np.ascontiguousarray(seen.transpose(2, 0, 1)))
 
 
-def task_names() -> tuple[str, ...]:
-    """All tasks of the suite."""
-    return tuple(f"{domain}-{task}" for domain, task in _suite().ALL_TASKS)
-
-
-def _loaded(name: str) -> Any:
-    suite = _suite()
+def _load(name: str) -> Any:
+    suite = _import_suite()
     domain, _, task = name.partition("-")
     if (domain, task) not in suite.ALL_TASKS:
         near = [f"{each}-{one}" for each, one in suite.ALL_TASKS if each == domain]
         known = ", ".join(near or sorted({each for each, _ in suite.ALL_TASKS}))
         raise ValueError(f"a task must be DOMAIN-TASK of the control suite; got {name!r}: there are {known}")
-    # Some tasks draw their bodies, so that even these must not depend on the clock.
+    # Some tasks draw their bodies at random, which must not depend on the clock.
     return suite.load(domain, task, task_kwargs={"random": 0})
 
 
-def _suite() -> Any:
+def _import_suite() -> Any:
     if "MUJOCO_GL" not in os.environ:
-        os.environ["MUJOCO_GL"] = _renderer()
+        os.environ["MUJOCO_GL"] = _choose_renderer()
     try:
         from dm_control import suite
     except ModuleNotFoundError as error:
         raise ValueError(f"{error.name} is missing: pip install 'debiased-contrastive[control]'") from None
     except (ImportError, RuntimeError, AttributeError) as error:
-        raise ValueError(_cannot_draw(error)) from None
+        raise ValueError(_rendering_problem(error)) from None
     return suite
 
 
-def _cannot_draw(error: Exception) -> str:
-    said = " ".join(str(error).split())
+def _rendering_problem(error: Exception) -> str:
+    reason = " ".join(str(error).split())
     return (
-        f"frames must be drawn without a screen; MUJOCO_GL={os.environ['MUJOCO_GL']} does not work here ({said}): "
-        "set it to egl or osmesa, and install its library, such as libosmesa6"
+        f"frames must be drawn without a screen; MUJOCO_GL={os.environ['MUJOCO_GL']} does not work here ({reason})"
+        ": set it to egl or osmesa, and install its library, such as libosmesa6"
     )
 
 
-def _renderer() -> str:
-    """What draws without a screen: on a graphics card EGL, else OSMesa."""
+def _choose_renderer() -> str:
+    """Choose what draws without a screen: EGL on a graphics card, else OSMesa."""
     has_card = os.path.exists("/dev/nvidia0") or os.path.exists("/dev/dri")
     for name, library, wanted in (("egl", "EGL", has_card), ("osmesa", "OSMesa", True), ("egl", "EGL", True)):
         if wanted and find_library(library):

@@ -1,1 +1,1 @@
-"""Frozen features to numbers: probes, neighbours, class means, geometry, intervals over seeds."""
+"""Frozen features to numbers: probes, neighbours, class means, geometry."""

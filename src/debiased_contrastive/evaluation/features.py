@@ -1,8 +1,10 @@
-"""Features and labels as callers have them, checked once at the edge of every evaluation."""
+"""Checks of features and labels at the edge of every evaluation, and unit vectors."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from debiased_contrastive.numerics import working_dtype
 
 
 def check_features(name: str, features: Tensor) -> None:
@@ -12,7 +14,7 @@ def check_features(name: str, features: Tensor) -> None:
             f"{name} must be floating-point with shape (n, d), n and d at least 1; got {features.dtype} "
             f"{tuple(features.shape)}: flatten the encoder's output to one row for each sample"
         )
-    # A sum is finite only if every term is, and twenty times cheaper than asking every term.
+    # A sum is finite only if every term is, and twenty times cheaper to check than every term.
     if bool(features.sum(dtype=working_dtype(features)).isfinite()):
         return
     bad = int((~features.isfinite().all(1)).sum())
@@ -38,20 +40,14 @@ def check_labels(name: str, labels: Tensor, samples: int, num_classes: int | Non
         raise ValueError(f"{name} must be below num_classes={num_classes}; got {highest}: number classes from 0")
 
 
-def class_count(
+def count_classes(
     train_features: Tensor,
     train_labels: Tensor,
     test_features: Tensor,
     test_labels: Tensor,
     num_classes: int | None,
 ) -> int:
-    """The number of classes: the one that is given, else one more than the largest label.
-
-    Raises
-    ------
-    ValueError
-        Unless the sets are fit to be compared: shapes, one width, one device, labels in range.
-    """
+    """The given number of classes, or one more than the largest label; raise if the sets cannot be compared."""
     for name, features in (("train_features", train_features), ("test_features", test_features)):
         check_features(name, features)
     if train_features.shape[1] != test_features.shape[1]:
@@ -59,8 +55,7 @@ def class_count(
             f"train_features and test_features must have one width; got {train_features.shape[1]} and "
             f"{test_features.shape[1]}: take both from the same layer of one encoder"
         )
-    tensors = (train_features, train_labels, test_features, test_labels)
-    devices = sorted({str(tensor.device) for tensor in tensors})
+    devices = sorted({str(each.device) for each in (train_features, train_labels, test_features, test_labels)})
     if len(devices) > 1:
         raise ValueError(f"features and labels must be on one device; got {devices}: move them with .to(...)")
     if num_classes is not None and num_classes < 1:
@@ -70,19 +65,14 @@ def class_count(
     return num_classes or 1 + max(int(train_labels.max()), int(test_labels.max()))
 
 
-def working_dtype(features: Tensor) -> torch.dtype:
-    """float64 for float64, float32 for everything below."""
-    return torch.promote_types(features.dtype, torch.float32)
-
-
 def unit_rows(features: Tensor) -> Tensor:
     """The rows at length 1, in the working dtype; a zero row, which has no direction, stays zero."""
     features = features.to(working_dtype(features))
-    # The largest entry first: squares of very small or large features would leave the range of the dtype.
+    # Divided by the largest entry first: squares of very small or large features would underflow or overflow.
     largest = features.abs().amax(1, keepdim=True)
     return F.normalize(features / torch.where(largest > 0, largest, 1.0), dim=1)
 
 
 def top_hits(logits: Tensor, labels: Tensor, k: int) -> Tensor:
-    """Number of rows whose label is among the k largest logits: a tensor, so that no device is waited for."""
+    """Number of rows whose label is among the k largest logits, as a tensor, so that no device is waited for."""
     return (logits.topk(k, dim=1).indices == labels.unsqueeze(1)).any(1).sum()

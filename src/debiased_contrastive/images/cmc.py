@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.images.pair import Pair
-from debiased_contrastive.kernels.gather import gathered_rows
+from debiased_contrastive.images.encoders import Pair
+from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.bank import DebiasedBankLoss
 from debiased_contrastive.negatives.bank import MemoryBank
 
@@ -15,6 +15,12 @@ class CMC(nn.Module):
     A luminance's positive is the stored colour of its own image, unlabeled are stored colours of images drawn at
     random, and the other way round; the two losses are added. Only what was just computed has a gradient. Under
     several processes every one of them holds both banks.
+
+    Args:
+        encoder: The pair of encoders, of luminance and of colour.
+        heads: From the features of each to embeddings.
+        loss: The loss against banks.
+        banks: The memory banks of luminance and of colour.
     """
 
     def __init__(
@@ -24,7 +30,6 @@ class CMC(nn.Module):
         loss: DebiasedBankLoss,
         banks: tuple[MemoryBank, MemoryBank],
     ) -> None:
-        """heads, banks: of luminance and of colour."""
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleList(heads)
@@ -32,7 +37,13 @@ class CMC(nn.Module):
         self.banks = nn.ModuleList(banks)
 
     def forward(self, views: Tensor, ids: Tensor, places: Tensor) -> Tensor:
-        """The loss of crops (1, b, 3, h, w); ids (b,) of their images, places (b, k) of unlabeled ones."""
+        """The loss of a batch.
+
+        Args:
+            views: One crop of each image (1, b, 3, h, w).
+            ids: Which images they are (b,).
+            places: Which images are unlabeled samples of each (b, k).
+        """
         z = [head(features) for head, features in zip(self.heads, self.encoder.parts(views[0]), strict=True)]
         luminance, colour = (bank.embeddings for bank in self.banks)
         loss: Tensor = self.loss(z, [colour, luminance], ids=ids, places=places)
@@ -42,7 +53,7 @@ class CMC(nn.Module):
 
     @torch.no_grad()
     def _store(self, ids: Tensor, z: list[Tensor]) -> None:
-        everywhere = gathered_rows(ids)
+        everywhere = gather_detached(ids)
         for bank, rows in zip(self.banks, z, strict=True):
             assert isinstance(bank, MemoryBank)
-            bank.store(everywhere, gathered_rows(rows.float()))
+            bank.store(everywhere, gather_detached(rows.float()))

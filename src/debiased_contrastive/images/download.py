@@ -1,21 +1,24 @@
-"""The official archives of CIFAR-10 and STL-10: fetched, checked and unpacked."""
+"""Download the official archives of CIFAR-10 and STL-10, check them and unpack them."""
 
+import gzip
 import hashlib
 import os
+import tarfile
 import threading
 import time
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from queue import Empty, Queue
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from debiased_contrastive.files import printable
-from debiased_contrastive.images.archive import extract as extract
 
 Progress = Callable[[int, int], None]
 """Called with the bytes that are there and the bytes in all, 0 where the server does not say."""
@@ -23,10 +26,10 @@ Progress = Callable[[int, int], None]
 _ATTEMPTS = 5
 _PAUSE = 0.5  # seconds, longer after each failure
 _SILENCE = 30.0  # seconds without a byte
-_WINDOW = 60.0  # seconds, for the head of an answer and then for each `_LEAST` bytes
-_LEAST = 1 << 16
+_WINDOW = 60.0  # seconds, for the head of an answer and then for each `_MIN_PROGRESS` bytes
+_MIN_PROGRESS = 1 << 16
 _CHUNK = 1 << 20
-_WORDS = 200  # characters of what a server says
+_MAX_MESSAGE = 200  # characters of what a server says
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,7 @@ class Dataset:
     files: Mapping[str, int | None]
     """Size of each file in it that a reader needs, None where any will do."""
 
-    def complete(self, root: Path) -> bool:
-        """Whether `root` holds every file in its full size."""
+    def is_complete(self, root: Path) -> bool:
         paths = {root / self.folder / name: size for name, size in self.files.items()}
         return all(path.is_file() and size in (None, path.stat().st_size) for path, size in paths.items())
 
@@ -72,23 +74,23 @@ STL10 = Dataset(
 
 
 def fetch(dataset: Dataset, root: Path, on_progress: Progress | None = None) -> Path:
-    """The folder of the dataset in `root`, downloaded and unpacked unless it is complete already.
+    """Download and unpack a dataset into `root`, unless it is complete already, and return its folder.
 
     The archive stays beside it. Call it in one process only, and let the others wait.
     """
     folder = root / dataset.folder
-    if dataset.complete(root):
+    if dataset.is_complete(root):
         return folder
     name = dataset.url.rsplit("/", 1)[-1]
     archive = download(dataset.url, root / name, dataset.md5, on_progress=on_progress)
     extract(archive, root)
-    if not dataset.complete(root):
+    if not dataset.is_complete(root):
         raise ValueError(f"{archive} does not hold all of {', '.join(dataset.files)} in {dataset.folder}/")
     return folder
 
 
 def download(url: str, target: Path, md5: str, *, on_progress: Progress | None = None) -> Path:
-    """The path of the file at `url`, with this md5: `target`, which appears complete or not at all.
+    """Download the file at `url`, which must have this md5, to `target`: it appears complete or not at all.
 
     What has arrived is kept in `target` + ".part", and the next call continues there.
 
@@ -102,16 +104,53 @@ def download(url: str, target: Path, md5: str, *, on_progress: Progress | None =
     part = target.with_name(f"{target.name}.part")
     if not part.is_file() or _md5(part) != md5:
         _transfer(url, part, on_progress)
-        found = _md5(part)
-        if found != md5:
+        if (actual := _md5(part)) != md5:
             part.unlink()
-            raise ValueError(f"{url}: expected md5 {md5}, got {found}; the file was deleted, download it again")
+            raise ValueError(f"{url}: expected md5 {md5}, got {actual}; the file was deleted, download it again")
     os.replace(part, target)
     return target
 
 
+def extract(archive: Path, target: Path) -> None:
+    """Unpack a tar.gz into the folder `target`, each entry at its top complete or not at all.
+
+    An entry that is there already is replaced. Paths that lead out of `target`, links and devices are
+    refused, and then nothing is unpacked.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    # Inside `target`, so that the renames stay on one file system.
+    with TemporaryDirectory(dir=target, prefix=".unpack-") as place:
+        new, old = Path(place, "new"), Path(place, "old")
+        new.mkdir()
+        old.mkdir()
+        try:
+            _unpack(archive, new)
+        except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+            raise ValueError(
+                f"{archive} is damaged: {error}; delete it and download it again with --download"
+            ) from error
+        for entry in new.iterdir():
+            if os.path.lexists(target / entry.name):
+                (target / entry.name).rename(old / entry.name)
+            entry.rename(target / entry.name)
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive, "r:gz") as tar:
+        if hasattr(tarfile, "data_filter"):  # absent before Python 3.10.12
+            tar.extraction_filter = tarfile.data_filter
+        for member in tar:
+            # Windows paths know both separators and drives, so this holds everywhere.
+            path = PureWindowsPath(member.name)
+            if path.anchor or ".." in path.parts:
+                raise ValueError(f"{archive}: refused, since {member.name!r} leads out of the folder")
+            if not (member.isreg() or member.isdir()):
+                raise ValueError(f"{archive}: refused, since {member.name!r} is neither a file nor a folder")
+            tar.extract(member, folder, set_attrs=False)
+
+
 def _transfer(url: str, part: Path, on_progress: Progress | None) -> None:
-    """Fill `part` to its end, over several connections where they break."""
+    """Download to the end of `part`, over several connections where they break."""
     problem, broken, pace = "", 0, _Pace()
     while broken < _ATTEMPTS and not pace.is_hopeless():
         time.sleep(_PAUSE * broken)
@@ -162,56 +201,53 @@ def _continue(url: str, part: Path, on_progress: Progress | None, pace: "_Pace")
 
 
 class _Pace:
-    """When `_LEAST` bytes were last complete."""
+    """When `_MIN_PROGRESS` bytes were last complete."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()
 
     def is_hopeless(self) -> bool:
-        """Whether that is so long ago that another connection would only waste more time."""
+        # So long ago that another connection would only waste more time.
         return time.monotonic() - self.last >= 2 * _WINDOW
 
 
 class _Head(NamedTuple):
-    """What an answer says of its body."""
-
     status: int
     content_range: str
     length: int  # 0 where it does not say
 
 
 class _Connection:
-    """An answer that comes in time or not at all; close it to be rid of it."""
+    """An HTTP answer that is read in a thread, with a deadline for each part of it."""
 
-    # Read in a thread that can be left alone: lines, which are the status, the headers and the sizes of chunks,
-    # http.client reads to their end for as long as each byte comes in time.
+    # A thread can be left alone: http.client reads a line, such as a header or the size of a chunk, for as long as
+    # each byte comes in time.
     def __init__(self, request: urllib.request.Request) -> None:
         self._request = request
         self._arrivals: Queue[_Head | bytes | Exception] = Queue(maxsize=1)
         self._is_closed = threading.Event()
-        threading.Thread(target=self._hand_over, daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
 
     def head(self) -> _Head:
-        """What comes first, within `_WINDOW`."""
         problem = f"the headers were not complete after {_WINDOW:g} seconds"
         head = self._next(time.monotonic() + _WINDOW, problem)
         assert isinstance(head, _Head)
         return head
 
     def body(self, pace: _Pace) -> Iterator[bytes]:
-        """The pieces that follow, as long as each `_LEAST` bytes of them take at most `_WINDOW`."""
-        problem = f"less than {_LEAST:,} bytes arrived in {_WINDOW:g} seconds"
+        """The pieces that follow, as long as each `_MIN_PROGRESS` bytes of them take at most `_WINDOW`."""
+        problem = f"less than {_MIN_PROGRESS:,} bytes arrived in {_WINDOW:g} seconds"
         fresh, deadline = 0, time.monotonic() + _WINDOW
         while piece := self._next(deadline, problem):
             assert isinstance(piece, bytes)
             fresh += len(piece)
-            if fresh >= _LEAST:
+            if fresh >= _MIN_PROGRESS:
                 pace.last = time.monotonic()
                 fresh, deadline = 0, pace.last + _WINDOW
             yield piece
 
     def close(self) -> None:
-        """Take nothing more; the thread ends with the next piece or when the server does."""
+        # The thread ends with the next piece, or when the server does.
         self._is_closed.set()
         with suppress(Empty):
             self._arrivals.get_nowait()
@@ -226,14 +262,14 @@ class _Connection:
             raise arrival
         return arrival
 
-    def _hand_over(self) -> None:
-        for arrival in _arriving(self._request):
+    def _read(self) -> None:
+        for arrival in _receive(self._request):
             self._arrivals.put(arrival)
             if self._is_closed.is_set():
                 return
 
 
-def _arriving(request: urllib.request.Request) -> Iterator[_Head | bytes | Exception]:
+def _receive(request: urllib.request.Request) -> Iterator[_Head | bytes | Exception]:
     """The head of the answer, the pieces of its body and an empty one; or else the error that came instead."""
     try:
         with urllib.request.urlopen(request, timeout=_SILENCE) as response:
@@ -254,10 +290,10 @@ def _arriving(request: urllib.request.Request) -> Iterator[_Head | bytes | Excep
 
 
 def _printable(words: object) -> str:
-    """What a server says, on one line, short, and harmless to a terminal."""
+    """Put the words of a server on one short line that is harmless to a terminal."""
     line = " ".join(str(words).split())
-    shown = printable(line[: _WORDS + 1])
-    return shown if len(shown) <= _WORDS else f"{shown[:_WORDS]}..."
+    text = printable(line[: _MAX_MESSAGE + 1])
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
 def _md5(path: Path) -> str:

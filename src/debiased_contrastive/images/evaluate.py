@@ -1,111 +1,161 @@
-"""A trained run to numbers: probes, neighbours, geometry and a map of its test images."""
+"""Evaluate a trained run: probes, neighbours, geometry and a map of its test images."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.evaluation.geometry import alignment, same_class_similarity, uniformity
-from debiased_contrastive.evaluation.knn import knn_accuracy
+from debiased_contrastive.domain import Bar, Demo, Progress
+from debiased_contrastive.evaluation.geometry import (
+    alignment,
+    knn_accuracy,
+    mean_classifier,
+    same_class_similarity,
+    uniformity,
+)
 from debiased_contrastive.evaluation.linear import linear_probe
-from debiased_contrastive.evaluation.means import mean_classifier
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.images.features import batches, features_of, prepared
-from debiased_contrastive.images.folder import FolderImages
-from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.networks import encoder_of
-from debiased_contrastive.images.pair import Pair
-from debiased_contrastive.images.resnet import ResNet
-from debiased_contrastive.images.settings import Settings, from_json
-from debiased_contrastive.images.small import SmallConvNet
-from debiased_contrastive.images.sources import Probed, moved, probe_images
-from debiased_contrastive.numerics import generator_of, seed_of
-from debiased_contrastive.runs import EVALUATION, TSNE, Run
-from debiased_contrastive.training.fit import device_of, load_trained, trained_run
+from debiased_contrastive.images.augment import make_views, normalise, prepare
+from debiased_contrastive.images.encoders import Pair, ResNet, SmallConvNet
+from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
+from debiased_contrastive.images.networks import make_encoder
+from debiased_contrastive.images.settings import (
+    DEMO_SETTINGS,
+    CMCSettings,
+    ImageSettings,
+    SimCLRObjective,
+    move_data,
+    read_settings,
+)
+from debiased_contrastive.images.sources import ProbeImages, read_probe_images
+from debiased_contrastive.images.views import Views
+from debiased_contrastive.numerics import derive_seed, make_generator
+from debiased_contrastive.runs import EVALUATION, TSNE, Run, finished_run
+from debiased_contrastive.training.machine import choose_device
+from debiased_contrastive.training.weights import load_trained
 
-NOWHERE: Mapping[str, Path | None] = {}
-SHOWN = 2000
-"""Test images on the map, at most."""
+BATCH = 512
+MAP_POINTS = 2000
+"""Largest number of test images on the map."""
 
 
-def evaluated(
+def read_batches(images: Images | FolderImages) -> Iterator[Tensor]:
+    """Yield all images in their order, in uint8 batches; those of a folder are decoded ahead."""
+    return images.prefetch(torch.arange(len(images)).split(BATCH))
+
+
+@torch.no_grad()
+def compute_features(
+    encoder: nn.Module,
+    images: Images | FolderImages,
+    views: Views,
+    device: torch.device,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Compute (n, d) features in evaluation mode, of whole images at the size that was trained on, on the CPU."""
+    was_training = encoder.training
+    encoder.eval()
+    parts = []
+    try:
+        for pixels in read_batches(images):
+            parts.append(encoder(prepare(views, pixels.to(device))).float().cpu())
+            if on_progress is not None:
+                on_progress(sum(map(len, parts)), len(images))
+    finally:
+        encoder.train(was_training)
+    return torch.cat(parts)
+
+
+def evaluate(
     run: Run,
+    bar: Bar | None = None,
     *,
     official: bool = False,
-    roots: Mapping[str, Path | None] = NOWHERE,
-    images: Probed | None = None,
-    say: Callable[[str], None] = lambda _what: None,
+    data_root: Path | None = None,
+    test_root: Path | None = None,
+    images: ProbeImages | None = None,
 ) -> dict[str, Any]:
-    """Probe the run's encoder, and write what was found to the run directory.
+    """Probe the run's encoder; write the results to evaluation.json, and return them.
 
-    official: also train the probe of the released code, on augmented images, which takes as long as an
-    epoch of training for each of its epochs. roots: `root` and `test_root`, if they moved. images: those of the
-    settings, if they were read already.
+    Args:
+        run: A finished run.
+        bar: Shows what is being done.
+        official: Also train the probe of the released code, on augmented images, which takes as long as an epoch of
+            training for each of its epochs.
+        data_root: Where the images are now, if they moved.
+        test_root: Where the test images are now, if they moved.
+        images: Those of the settings, if they were read already.
     """
-    settings, encoder = trained_encoder(run.folder)
-    settings = moved(settings, roots)
-    train, test = images or probe_images(settings.data)
+    official_part = ["the released code's probe"] if official else []
+    parts = ["features", "linear probe", "neighbours and geometry", *official_part, "t-SNE"]
+
+    def show(part: str) -> None:
+        if bar is not None:
+            bar.at(parts.index(part), len(parts), part)
+
+    settings, encoder = load_encoder(run.folder)
+    settings = move_data(settings, data_root, test_root)
+    train, test = images or read_probe_images(settings.data)
     assert train.labels is not None
     assert test.labels is not None
-    device = device_of(settings.training.accelerator)
+    device = choose_device(settings.training.accelerator)
     encoder.to(device)
-    say("features")
-    sets = [features_of(encoder, images, settings.views, device) for images in (train, test)]
+    show("features")
+    sets = [compute_features(encoder, images, settings.views, device) for images in (train, test)]
     labelled = (sets[0], train.labels, sets[1], test.labels)
-    say("linear probe")
-    found: dict[str, Any] = {"linear": asdict(linear_probe(*labelled))}
-    say("neighbours and geometry")
-    found["knn"] = knn_accuracy(*labelled)
-    found["mean_classifier"] = asdict(mean_classifier(*labelled))
-    found |= _geometry(encoder, settings, test, sets[1], device)
+    show("linear probe")
+    results: dict[str, Any] = {"linear": asdict(linear_probe(*labelled))}
+    show("neighbours and geometry")
+    results["knn"] = knn_accuracy(*labelled)
+    results["mean_classifier"] = asdict(mean_classifier(*labelled))
+    results |= _geometry(encoder, settings, test, sets[1], device)
     if official:
-        say("the released code's probe")
-        found["official"] = asdict(_official(encoder, settings, train, test, device))
+        show("the released code's probe")
+        results["official"] = asdict(_train_official_probe(encoder, settings, train, test, device))
     elif (earlier := run.evaluation.get("official")) is not None:
-        found["official"] = earlier
-    say("t-SNE")
-    write_atomically(run.folder / TSNE, json.dumps(_map(sets[1], test, settings.seed)) + "\n")
-    write_atomically(run.folder / EVALUATION, json.dumps(found, indent=2) + "\n")
-    return found
+        results["official"] = earlier
+    show("t-SNE")
+    write_atomically(run.folder / TSNE, json.dumps(_compute_map(sets[1], test, settings.seed)) + "\n")
+    write_atomically(run.folder / EVALUATION, json.dumps(results, indent=2) + "\n")
+    if bar is not None:
+        bar.at(len(parts), len(parts))
+    return results
 
 
-def trained_encoder(folder: Path) -> tuple[Settings, ResNet | SmallConvNet | Pair]:
-    """The settings of a finished run and its encoder, in evaluation mode."""
-    run = trained_run(folder)
-    settings = from_json(run.settings)
-    encoder = encoder_of(settings.encoder, len(settings.views.mean))
+def load_encoder(folder: Path) -> tuple[ImageSettings, ResNet | SmallConvNet | Pair]:
+    """Load the settings of a finished run and its encoder, in evaluation mode."""
+    run = finished_run(folder)
+    settings = read_settings(run.settings)
+    encoder = make_encoder(settings)
     load_trained(run, encoder)
     return settings, encoder.eval()
 
 
 def _geometry(
-    encoder: nn.Module,
-    settings: Settings,
-    test: Images | FolderImages,
-    features: Tensor,
-    device: torch.device,
+    encoder: nn.Module, settings: ImageSettings, test: Images | FolderImages, features: Tensor, device: torch.device
 ) -> dict[str, float]:
-    """Alignment of two views of each test image; uniformity and class similarity of the images themselves."""
+    """Compute the alignment of two views of each test image, and uniformity and class similarity of the images."""
     assert test.labels is not None
-    generator = generator_of(settings.seed, "alignment")
+    generator = make_generator(settings.seed, "alignment")
     parts = []
     with torch.no_grad():
-        for pixels in batches(test):
-            views = settings.views(pixels.to(device), 2, generator)
+        for pixels in read_batches(test):
+            views = make_views(settings.views, pixels.to(device), 2, generator)
             parts.append(encoder(views.flatten(0, 1)).unflatten(0, (2, len(pixels))).cpu())
     z0, z1 = torch.cat(parts, 1)
     similarity = asdict(same_class_similarity(features, test.labels))
     return {"alignment": alignment(z0, z1), "uniformity": uniformity(features), **similarity}
 
 
-def _official(
+def _train_official_probe(
     encoder: nn.Module,
-    settings: Settings,
+    settings: ImageSettings,
     train: Images | FolderImages,
     test: Images | FolderImages,
     device: torch.device,
@@ -113,14 +163,14 @@ def _official(
     assert train.labels is not None
     assert test.labels is not None
     views = settings.views
-    protocol = MULTIVIEW if settings.encoder.pair else {}
+    protocol = MULTIVIEW if isinstance(settings, CMCSettings) else {}
 
-    def as_released(pixels: Tensor) -> Tensor:
-        # The released code normalises test images and leaves their size as it is; that of multiview coding cuts out
+    def prepare_test_images(pixels: Tensor) -> Tensor:
+        # The released code of SimCLR leaves the size of test images as it is; that of multiview coding cuts out
         # their middle.
-        if not settings.encoder.pair:
-            return views.normalised(pixels.to(device).float() / 255)
-        return prepared(middle(pixels).to(device), views)
+        if not isinstance(settings, CMCSettings):
+            return normalise(views, pixels.to(device).float() / 255)
+        return prepare(views, crop_middle(pixels).to(device))
 
     return official_probe(
         encoder,
@@ -129,32 +179,66 @@ def _official(
         test,
         test.labels,
         # The sets stay on the CPU, where the views' generator lives.
-        augment=lambda pixels, generator: views(pixels.to(device), 1, generator)[0],
-        prepare=as_released,
+        augment=lambda pixels, generator: make_views(views, pixels.to(device), 1, generator)[0],
+        prepare=prepare_test_images,
         seed=settings.seed,
         **protocol,
     )
 
 
-def middle(pixels: Tensor) -> Tensor:
-    """Seven eighths of each side: 224 of 256 pixels, as the probe of multiview coding sees test images."""
+def crop_middle(pixels: Tensor) -> Tensor:
+    """Keep the middle 7/8 of each side: 224 of 256 pixels, as the probe of multiview coding sees test images."""
     height, width = (round(size * 7 / 8) for size in pixels.shape[2:])
     top, left = (pixels.shape[2] - height) // 2, (pixels.shape[3] - width) // 2
     return pixels[:, :, top : top + height, left : left + width]
 
 
-def _map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:
-    """t-SNE of the cosine geometry, of the first images; None of the labels is seen by it."""
+def _compute_map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:
+    """Compute a t-SNE map, by cosine distances, of some test images; labels only colour it."""
     from sklearn import manifold
 
     assert test.labels is not None
-    shown = torch.randperm(len(features), generator=generator_of(0, "map"))[:SHOWN].sort().values
-    points = torch.nn.functional.normalize(features[shown])
+    chosen = torch.randperm(len(features), generator=make_generator(0, "map"))[:MAP_POINTS].sort().values
+    points = torch.nn.functional.normalize(features[chosen])
     perplexity = min(30.0, (len(points) - 1) / 3)
-    made = manifold.TSNE(metric="cosine", perplexity=perplexity, random_state=seed_of(seed, "t-SNE") % 2**32)
-    flat = made.fit_transform(points.numpy())
+    tsne = manifold.TSNE(metric="cosine", perplexity=perplexity, random_state=derive_seed(seed, "t-SNE") % 2**32)
+    flat = tsne.fit_transform(points.numpy())
     return {
         "points": [[round(float(value), 3) for value in point] for point in flat],
-        "labels": test.labels[shown].tolist(),
+        "labels": test.labels[chosen].tolist(),
         "class_names": list(test.class_names),
     }
+
+
+def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
+    """Compute features, names and labels of a folder of images, by the encoder of a finished run."""
+    settings, encoder = load_encoder(folder)
+    device = choose_device(settings.training.accelerator)
+    encoder.to(device)
+    data = settings.data
+    size = data.folder_size if data.name == "folder" else settings.views.size
+    # Without room in memory, the images keep the names of their files.
+    images = read_image_folder(source, size, in_memory_bytes=0)
+    assert isinstance(images, FolderImages)
+    with images, progress(f"embed {len(images)} images") as bar:
+        features = compute_features(encoder, images, settings.views, device, bar.at).numpy()
+    names = [str(Path(path).relative_to(source)) for path in images.paths]
+    labels = np.full(len(images), -1) if images.labels is None else images.labels.numpy()
+    class_names = np.array(images.class_names, dtype=str)
+    return {"features": features, "names": np.array(names), "labels": labels, "class_names": class_names}
+
+
+def demo_settings(_folder: Path) -> Iterator[ImageSettings]:
+    """Yield the settings of the demonstration; with ten balanced classes tau_plus is 0.1."""
+    biased, debiased = SimCLRObjective(kind="biased"), SimCLRObjective(tau_plus=0.1)
+    for objective in (biased, debiased, SimCLRObjective(kind="unbiased")):
+        yield replace(DEMO_SETTINGS, objective=objective)
+
+
+DEMO = Demo(
+    title="What sampling bias does to Fashion-MNIST, and what debiasing repairs",
+    seeds=1,
+    settings=demo_settings,
+    result="linear",
+    evaluate=evaluate,
+)

@@ -1,116 +1,140 @@
 """SimCLR and CMC on images (Section 5.1): a run directory in, a trained one out, however often interrupted."""
 
 from collections.abc import Generator, Iterable, Iterator
-from typing import Any
+from dataclasses import asdict
+from functools import partial
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from debiased_contrastive.images.batch_norm import synchronised
-from debiased_contrastive.images.folder import FolderImages
-from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.networks import method_of
-from debiased_contrastive.images.settings import Settings
-from debiased_contrastive.images.sources import batch_of, known_labels, training_images
-from debiased_contrastive.images.watch import Watch
-from debiased_contrastive.negatives.bank import drawn_places
-from debiased_contrastive.numerics import generator_of, seed_of
+from debiased_contrastive.domain import Progress
+from debiased_contrastive.evaluation.geometry import knn_accuracy
+from debiased_contrastive.images.augment import apply_views, draw_views
+from debiased_contrastive.images.batch_norm import synchronise_batch_norm
+from debiased_contrastive.images.cmc import CMC
+from debiased_contrastive.images.domain import ImageFlags
+from debiased_contrastive.images.download import fetch
+from debiased_contrastive.images.evaluate import compute_features
+from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.networks import make_method
+from debiased_contrastive.images.settings import CMCSettings, ImageSettings, SimCLRObjective
+from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR, bank_false_negative_rate, false_negative_rate
+from debiased_contrastive.images.sources import (
+    batch_indices,
+    draw_known_labels,
+    find_archive,
+    find_root,
+    read_probe_images,
+    read_training_images,
+)
+from debiased_contrastive.negatives.bank import draw_places
+from debiased_contrastive.numerics import derive_seed, make_generator
 from debiased_contrastive.runs import Run
-from debiased_contrastive.training.fit import Course, Identity, Update, to_the_end
-from debiased_contrastive.training.memory import physical_memory
-from debiased_contrastive.training.order import steps_per_epoch
+from debiased_contrastive.training.gradient import GradientLearner, steps_per_epoch
+from debiased_contrastive.training.loop import Identity, Update, fit
+from debiased_contrastive.training.machine import physical_memory
 from debiased_contrastive.training.settings import as_json
 from debiased_contrastive.training.weights import save_encoder
 
 
-def trained(
-    settings: Settings, run: Run, fabric: Fabric, images: Images | FolderImages, *, tensorboard: bool = False
+def train(
+    settings: ImageSettings, run: Run, fabric: Fabric, images: Images | FolderImages, *, tensorboard: bool = False
 ) -> Generator[Update, None, None]:
-    """Train to the end from the newest checkpoint, or from the start; yields after every step.
-
-    Metrics, checkpoints and at the end the encoder go to the run directory. Whoever stops between two
-    steps loses nothing: closing the generator writes a checkpoint.
-    """
+    """Train to the end of the run, as `fit` does; the encoder is written at the end."""
     batch, world = settings.training.batch, fabric.world_size
     epoch = steps_per_epoch(len(images), batch)
-    torch.manual_seed(seed_of(settings.seed, "weights"))
-    method = method_of(settings, gather=world > 1, images=len(images))
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    method = make_method(settings, gather=world > 1, images=len(images))
     if world > 1:
-        synchronised(method, fabric.device)
-    watch = Watch(settings, fabric, method, epoch, images)
-
-    def given(wanted: range) -> Iterator[dict[str, Any]]:
-        return inputs(settings, images, fabric, wanted)
-
-    identity = Identity(as_json(settings), len(images), images.digest)
-    course = Course(
-        method, settings.training, settings.seed, epoch, given, "images", identity, watch.measured, watch.is_due
+        synchronise_batch_norm(method, fabric.device)
+    metrics = ImageMetrics(settings, fabric, method, epoch, images)
+    learner = GradientLearner(
+        method,
+        settings.training,
+        fabric,
+        seed=settings.seed,
+        epoch=epoch,
+        unit="images",
+        inputs=partial(make_inputs, settings, images, fabric),
+        measure=metrics.measure,
+        is_due=metrics.is_due,
     )
-    yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
+    identity = Identity(as_json(settings), len(images), images.digest)
+    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
 
 
-def inputs(
-    settings: Settings, images: Images | FolderImages, fabric: Fabric, wanted: range
+def make_inputs(
+    settings: ImageSettings, images: Images | FolderImages, fabric: Fabric, wanted: range
 ) -> Iterator[dict[str, Any]]:
-    """What the method is given at each step: this process's part of the batch.
+    """Yield the arguments of the method at each step: this process's part of the batch.
 
     Order and views are drawn for the whole batch, so that they do not depend on the number of processes.
     """
-    batch, seed, objective = settings.training.batch, settings.seed, settings.objective
+    batch, seed = settings.training.batch, settings.seed
     share = batch // fabric.world_size
     part = slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
-    known = _codes(settings, images)
-    for step, (ids, pixels) in zip(wanted, _pixels(settings, images, wanted, part), strict=True):
-        views = settings.views
+    known = _read_labels(settings, images)
+    for step, (ids, pixels) in zip(wanted, _read_pixels(settings, images, wanted, part), strict=True):
         height, width = pixels.shape[2:]
-        generator = generator_of(seed, "views", step)
-        count = 1 if objective.negatives == "bank" else objective.num_positives + 1
-        drawn = views.drawn(count, batch, height, width, generator)
-        given = {"views": views.applied(pixels.to(fabric.device), drawn.of(part))}
+        generator = make_generator(seed, "views", step)
+        drawn = draw_views(settings.views, count_views(settings), batch, height, width, generator)
+        given = {"views": apply_views(settings.views, pixels.to(fabric.device), drawn.select(part))}
         given |= {name: codes[ids].to(fabric.device) for name, codes in known.items()}
-        if objective.negatives != "batch":
+        if isinstance(settings, CMCSettings) or settings.objective.negatives == "queue":
             given["ids"] = ids.to(fabric.device)
-        if objective.negatives == "bank":
-            generator = generator_of(seed, "bank", "places", step)
-            places = drawn_places(batch, len(images), objective.bank_negatives, generator)
+        if isinstance(settings, CMCSettings):
+            generator = make_generator(seed, "bank", "places", step)
+            places = draw_places(batch, len(images), settings.objective.bank_negatives, generator)
             given["places"] = places[part].to(fabric.device)
         yield given
 
 
-def _pixels(
-    settings: Settings, images: Images | FolderImages, wanted: range, part: slice
+def _read_pixels(
+    settings: ImageSettings, images: Images | FolderImages, wanted: range, part: slice
 ) -> Iterable[tuple[Tensor, Tensor]]:
-    """Indices and pixels of each step; those of a folder are decoded ahead."""
+    """Read indices and pixels of each step; those of a folder are decoded ahead."""
 
-    def chosen() -> Iterator[Tensor]:
-        return (batch_of(settings, step, len(images))[part] for step in wanted)
+    def indices() -> Iterator[Tensor]:
+        return (batch_indices(settings, step, len(images))[part] for step in wanted)
 
-    return zip(chosen(), images.prefetched(chosen()), strict=True)
+    return zip(indices(), images.prefetch(indices()), strict=True)
 
 
-def _codes(settings: Settings, images: Images | FolderImages) -> dict[str, Tensor]:
-    """The labels that the objective may read, by the name of the argument that takes them."""
+def _read_labels(settings: ImageSettings, images: Images | FolderImages) -> dict[str, Tensor]:
+    """Return the labels that the objective may read, by the name of the argument that takes them."""
     objective = settings.objective
     if objective.kind == "unbiased":
         assert images.labels is not None
         return {"labels": images.labels}
-    if objective.known_labels:
+    if isinstance(objective, SimCLRObjective) and objective.known_labels:
         assert images.labels is not None
-        return {"positive_labels": known_labels(images.labels, objective.known_labels, settings.seed)}
+        return {"positive_labels": draw_known_labels(images.labels, objective.known_labels, settings.seed)}
     return {}
 
 
-def checked_images(settings: Settings, fabric: Fabric) -> Images | FolderImages:
-    """The images to train on; raise where these settings cannot."""
-    images = training_images(settings.data)
+def open_images(
+    settings: ImageSettings, fabric: Fabric, flags: ImageFlags | None, progress: Progress
+) -> Images | FolderImages:
+    """Read the images to train on, and download them if the flags say so; raise where they do not suit."""
+    if flags is not None and flags.download and fabric.is_global_zero:
+        archive, root = find_archive(settings.data), find_root(settings.data)
+        with progress(f"download {settings.data.name}") as bar:
+            fetch(archive, root, bar.at)
+    fabric.barrier()
+    images = read_training_images(settings.data)
     check_images(settings, images, fabric)
     return images
 
 
-def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabric) -> None:
+def count_views(settings: ImageSettings) -> int:
+    return 1 if isinstance(settings, CMCSettings) else settings.objective.num_positives + 1
+
+
+def check_images(settings: ImageSettings, images: Images | FolderImages, fabric: Fabric) -> None:
     """Raise unless the images suit the settings: their number, and their labels where those are read."""
     batch, world = settings.training.batch, fabric.world_size
     steps_per_epoch(len(images), batch)
@@ -134,14 +158,14 @@ def check_images(settings: Settings, images: Images | FolderImages, fabric: Fabr
             f"views.mean and views.std must have one value per channel, {channels} here; got "
             f"{len(settings.views.mean)}: set both for these images"
         )
-    if objective.known_labels and labels is None:
+    if isinstance(objective, SimCLRObjective) and objective.known_labels and labels is None:
         raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
 
 
-def _check_memory(settings: Settings, images: Images | FolderImages, fabric: Fabric) -> None:
-    """Raise where the views of one batch, or its images, are more than the machine holds, whatever the network."""
+def _check_memory(settings: ImageSettings, images: Images | FolderImages, fabric: Fabric) -> None:
+    """Raise where a batch of images and views exceeds the memory of the machine, whatever the network."""
     batch, side = settings.training.batch, settings.views.size
-    count = 1 if settings.objective.negatives == "bank" else settings.objective.num_positives + 1
+    count = count_views(settings)
     pixels = 3 * images.size**2 if isinstance(images, FolderImages) else images.pixels[0].numel()
     needed = batch * (pixels + 4 * count * len(settings.views.mean) * side**2) / fabric.world_size
     if fabric.device.type == "cpu" and needed > (memory := physical_memory()):
@@ -150,3 +174,58 @@ def _check_memory(settings: Settings, images: Images | FolderImages, fabric: Fab
             f"{needed / 2**30:,.0f} GiB; this machine has {memory / 2**30:,.0f} GiB: use a smaller batch, fewer "
             "positives or smaller images"
         )
+
+
+class ImageMetrics:
+    """What is logged: the loss's diagnostics, the share of false negatives, and at times the kNN accuracy."""
+
+    def __init__(
+        self,
+        settings: ImageSettings,
+        fabric: Fabric,
+        method: SimCLR | QueueSimCLR | CMC,
+        epoch: int,
+        images: Images | FolderImages,
+    ) -> None:
+        self.settings, self.fabric, self.method, self.epoch = settings, fabric, method, epoch
+        self.labels, self.count = images.labels, len(images)
+        self.probes: tuple[Images | FolderImages, Images | FolderImages] | None = None
+
+    def is_due(self, step: int) -> bool:
+        """Tell whether the kNN accuracy is measured after this step."""
+        every = self.settings.training.knn_every
+        return bool(every) and step % (every * self.epoch) == 0
+
+    def measure(self, step: int) -> dict[str, Any]:
+        """Return values by name; called on every process, since some are means over all."""
+        values = {"false_negative_rate": self._false_negative_rate(step), **asdict(self.method.loss.diagnostics)}
+        # The other diagnostics are quantiles, which have no mean over processes: those of the first are logged.
+        floored = torch.tensor(values["floored"], device=self.fabric.device)
+        values["floored"] = float(cast(Tensor, self.fabric.all_reduce(floored, reduce_op="mean")))
+        if self.fabric.is_global_zero and self.is_due(step):
+            values["knn"] = self._knn()
+        return values
+
+    def _false_negative_rate(self, step: int) -> float | None:
+        if self.labels is None:
+            return None
+        ids = batch_indices(self.settings, step - 1, self.count)
+        labels = self.labels[ids]
+        if bool((self.labels < 0).any()):
+            return None
+        if isinstance(self.settings, CMCSettings):
+            return bank_false_negative_rate(labels, self.labels, exclude_own=self.settings.objective.exclude_own)
+        if not isinstance(self.method, QueueSimCLR):
+            return false_negative_rate(labels)
+        stored = self.method.queue.ids.cpu()
+        return false_negative_rate(labels, self.labels[stored], ids.unsqueeze(1) == stored)
+
+    def _knn(self) -> float:
+        device, views = self.fabric.device, self.settings.views
+        if self.probes is None:
+            self.probes = read_probe_images(self.settings.data)
+        train, test = self.probes
+        assert train.labels is not None
+        assert test.labels is not None
+        sets = [compute_features(self.method.encoder, images, views, device) for images in (train, test)]
+        return knn_accuracy(sets[0], train.labels, sets[1], test.labels)

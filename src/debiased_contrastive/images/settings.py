@@ -1,34 +1,43 @@
-"""The settings of a training on images: frozen, checked when they are made, the same as flags, JSON and fields."""
+"""The settings of a training on images, which are flags and JSON too, and their presets."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, TypeAlias
 
-from debiased_contrastive.images.views import SimCLRViews
-from debiased_contrastive.objectives.checks import OnFloor, check_beta, check_tau_plus
-from debiased_contrastive.training.order import Order
-from debiased_contrastive.training.settings import Training, check_at_least, check_words, made_from
+from debiased_contrastive.domain import Preset, name_presets
+from debiased_contrastive.images.views import ColourViews, Views
+from debiased_contrastive.objectives.checks import OnFloor, check_beta
+from debiased_contrastive.training.settings import (
+    Objective,
+    Order,
+    Training,
+    check_at_least,
+    check_within,
+    check_words,
+    from_json,
+    whole_path,
+)
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which images."""
+    """Which images to learn from."""
 
     name: Literal["fashion", "cifar10", "stl10", "folder"] = "cifar10"
-    """fashion is inside the package; folder is any folder of images."""
+    """fashion is a part of Fashion-MNIST that comes with the package; folder is any folder of images."""
     root: Path | None = None
-    """Where the images are; the variable DEBIASED_DATA if not given."""
+    """Folder of the images; if not given, the environment variable DEBIASED_DATA says it."""
     test_root: Path | None = None
-    """For a folder: the folder of test images, with the same class folders; without it there is no probe."""
+    """For a folder: the folder of test images, with the same class folders; an evaluation needs it."""
     classes: tuple[int, ...] = ()
-    """Only these classes, by number; all if empty."""
+    """Numbers of the classes to use; all of them if empty."""
     per_class: int | None = None
-    """Only the first so many training images of each class."""
+    """Number of training images of each class to use, the first ones; all if not given."""
     folder_size: int = 64
     """For a folder: side in pixels to which images are scaled and cropped when they are read."""
     order: Order = "epochs"
-    """Each image once in an epoch, or drawn anew for every batch. With a bank, epochs give away which row is an
-    image's own: towards their end it is one of the old ones."""
+    """See each image once in an epoch (epochs), or draw every batch anew (drawn). With a memory bank, epochs give
+    away which row is an image's own: towards their end it is one of the old ones."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -39,119 +48,257 @@ class Data:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The network whose features are wanted, and the head that is dropped after training."""
+    """The network whose features are wanted."""
+
+    EARLIER: ClassVar = frozenset({"pair", "hidden_dim"})
 
     name: Literal["small", "resnet18", "resnet34", "resnet50"] = "resnet50"
+    """The architecture: a small convolutional network, or a ResNet."""
     stem: Literal["imagenet", "cifar"] = "cifar"
-    """Of a ResNet: 3 x 3 without max-pool for small images, or the usual one."""
+    """First layer of a ResNet: 3 x 3 without max-pool for small images, or the usual one."""
     width: int = 64
-    """Channels of the first stage."""
-    hidden_dim: int = 512
-    """Hidden units of the projector; with a bank there is none."""
+    """Number of channels of the first stage."""
     out_dim: int = 128
-    """Dimensions of the embedding that the loss sees."""
-    pair: bool = False
-    """Two of them, for the first channel and for the others, whose features are joined; for a bank."""
+    """Dimension of the embeddings that the loss compares."""
 
     def __post_init__(self) -> None:
         check_words(self)
-        check_at_least(1, width=self.width, hidden_dim=self.hidden_dim, out_dim=self.out_dim)
+        check_at_least(1, width=self.width, out_dim=self.out_dim)
 
 
 @dataclass(frozen=True)
-class Objective:
-    """Which loss, and who its samples are."""
+class SimCLREncoder(Encoder):
+    """The network whose features are wanted, and the head that is dropped after training."""
 
-    kind: Literal["biased", "debiased", "unbiased"] = "debiased"
-    """Eq. 1, Eq. 8, or Eq. 2, the oracle that reads every label."""
-    tau_plus: float = 0.1
-    """Probability that an unlabeled sample has the anchor's class; for debiased alone."""
-    temperature: float = 0.5
-    num_positives: int = 1
-    """M: positives of the correction, which are the other views of an input; M + 1 views are made."""
-    known_labels: float = 0.0
-    """Share of the labels that the correction may read: such an input's positives are those of its class."""
-    on_floor: OnFloor = "clamp"
-    """What stands below the estimator's floor."""
-    beta: float = 0.0
-    """Tilt towards hard negatives; 0 is off."""
-    negatives: Literal["batch", "queue", "bank"] = "batch"
-    """Unlabeled samples of the batch, of a queue of keys from a momentum encoder, or of memory banks of two views,
-    luminance and colour, as in contrastive multiview coding."""
-    queue_size: int = 4096
-    momentum: float = 0.99
-    """Of the key encoder, with a queue."""
-    bank_negatives: int = 4096
-    """Unlabeled samples that are drawn from a bank for each anchor, with replacement."""
-    bank_momentum: float = 0.5
-    """Weight of what a bank held."""
-    exclude_own: bool = False
-    """With a bank: an anchor never meets its own image among the unlabeled."""
-    auto: bool = False
-    """Take tau_plus for the prior alone, and let what the loss uses follow training, as views need it."""
+    EARLIER: ClassVar = frozenset({"pair"})
+
+    hidden_dim: int = 512
+    """Number of hidden units of the projector between features and embeddings."""
 
     def __post_init__(self) -> None:
-        check_words(self)
-        check_tau_plus(self.tau_plus)
-        check_beta(self.beta)
-        check_at_least(1, queue_size=self.queue_size, bank_negatives=self.bank_negatives)
-        if not 0 <= self.bank_momentum < 1:
-            raise ValueError(f"bank_momentum must lie in [0, 1); got {self.bank_momentum}: 0.5 is usual")
-        if self.negatives == "bank" and (self.kind == "unbiased" or self.num_positives > 1 or self.beta):
-            raise ValueError(
-                "negatives=bank has one positive, no tilt and no oracle; got "
-                f"kind={self.kind}, num_positives={self.num_positives}, beta={self.beta}: use debiased, 1 and 0"
-            )
-        if not 0 <= self.momentum <= 1:
-            raise ValueError(f"momentum must lie in [0, 1]; got {self.momentum}: 0.99 to 0.999 is usual")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be positive; got {self.temperature}: 0.5 is the paper's")
-        if self.num_positives < 1:
-            raise ValueError(f"num_positives must be at least 1; got {self.num_positives}: the other view is one")
-        check_at_least(1, num_positives=self.num_positives)
-        if not 0 <= self.known_labels <= 1:
-            raise ValueError(f"known_labels must lie in [0, 1]; got {self.known_labels}: it is a share")
+        super().__post_init__()
+        check_at_least(1, hidden_dim=self.hidden_dim)
+
+
+@dataclass(frozen=True)
+class ImageObjective(Objective):
+    """What the objectives of SimCLR and of multiview coding share."""
+
+    temperature: float = 0.5
+    """Divides the similarities: a low one looks at the nearest samples alone."""
+    on_floor: OnFloor = "clamp"
+    """What to use where the estimate of the true negatives falls below its smallest possible value: clamp takes
+    that value, biased takes the biased loss, smooth rounds the corner, cap_tau lowers tau_plus beforehand."""
+    auto: bool = False
+    """Take tau_plus as the prior, and let the value that the loss uses adapt during training."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.auto and (self.kind != "debiased" or not self.tau_plus):
             raise ValueError(
                 f"auto is for kind=debiased with tau_plus, the prior, above 0; got kind={self.kind}, "
                 f"tau_plus={self.tau_plus}"
             )
+
+
+@dataclass(frozen=True)
+class SimCLRObjective(ImageObjective):
+    """Which loss, and which samples it compares."""
+
+    EARLIER: ClassVar = frozenset({"bank_negatives", "bank_momentum", "exclude_own"})
+
+    kind: Literal["biased", "debiased", "unbiased"] = "debiased"
+    """The usual loss, the corrected one, or the oracle that reads every label."""
+    num_positives: int = 1
+    """Number of positive views of each image, beside the anchor's own view."""
+    known_labels: float = 0.0
+    """Share of the labels that the correction may read: images of the same known class are positives."""
+    beta: float = 0.0
+    """Weight of hard negatives; 0 weights all negatives alike."""
+    negatives: Literal["batch", "queue"] = "batch"
+    """Unlabeled samples are the other images of the batch, or a queue of keys from a momentum encoder."""
+    queue_size: int = 4096
+    """Number of keys in the queue."""
+    momentum: float = 0.99
+    """With a queue: share of its old weights that the key encoder keeps at each step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_beta(self.beta)
+        check_at_least(1, queue_size=self.queue_size)
+        check_within(0, 1, "0.99 to 0.999 is usual", momentum=self.momentum)
+        if self.num_positives < 1:
+            raise ValueError(f"num_positives must be at least 1; got {self.num_positives}: the other view is one")
+        check_at_least(1, num_positives=self.num_positives)
+        check_within(0, 1, "it is a share", known_labels=self.known_labels)
         if self.known_labels and (self.kind != "debiased" or self.negatives != "batch"):
             raise ValueError(
                 f"known_labels is for kind=debiased with negatives=batch; got kind={self.kind}, "
                 f"negatives={self.negatives}: set known_labels to 0"
             )
 
-    @property
-    def correction(self) -> float:
-        """The tau_plus that the loss is given."""
-        return self.tau_plus if self.kind == "debiased" else 0.0
+
+@dataclass(frozen=True)
+class CMCObjective(ImageObjective):
+    """Which loss between the luminance and the colour of an image, against memory banks of both."""
+
+    EARLIER: ClassVar = frozenset({"num_positives", "known_labels", "beta", "negatives", "queue_size", "momentum"})
+
+    kind: Literal["biased", "debiased"] = "debiased"
+    """The usual loss, or the corrected one."""
+    tau_plus: float = 0.01
+    """Probability that an unlabeled sample has the anchor's class. Only the debiased loss uses it."""
+    temperature: float = 0.07
+    """Divides the similarities: a low one looks at the nearest samples alone."""
+    on_floor: OnFloor = "biased"
+    """What to use where the estimate of the true negatives falls below its smallest possible value: clamp takes
+    that value, biased takes the biased loss, smooth rounds the corner, cap_tau lowers tau_plus beforehand."""
+    bank_negatives: int = 4096
+    """Number of unlabeled samples that are drawn from a bank for each anchor, with replacement."""
+    bank_momentum: float = 0.5
+    """Share of its old value that a row of a bank keeps when it is updated."""
+    exclude_own: bool = False
+    """Leave an anchor's own image out of its unlabeled samples."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1, bank_negatives=self.bank_negatives)
+        if not 0 <= self.bank_momentum < 1:
+            raise ValueError(f"bank_momentum must lie in [0, 1); got {self.bank_momentum}: 0.5 is usual")
 
 
 @dataclass(frozen=True)
-class Settings:
-    """Everything that a run depends on."""
+class ImageTraining(Training):
+    """How long and how fast to train on images, and on which device."""
+
+    knn_every: int = 0
+    """Number of epochs between two measurements of the kNN accuracy; 0 measures none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(0, knn_every=self.knn_every)
+
+
+@dataclass(frozen=True)
+class SimCLRSettings:
+    """Everything that a run of SimCLR depends on."""
 
     preset: str = ""
     """The name of the preset that these settings started from."""
     seed: int = 0
+    """Weights, order and views are drawn from it."""
     data: Data = field(default_factory=Data)
-    views: SimCLRViews = field(default_factory=SimCLRViews)
+    views: Views = field(default_factory=Views)
+    encoder: SimCLREncoder = field(default_factory=SimCLREncoder)
+    objective: SimCLRObjective = field(default_factory=SimCLRObjective)
+    training: ImageTraining = field(default_factory=ImageTraining)
+
+
+@dataclass(frozen=True)
+class CMCSettings:
+    """Everything that a run of contrastive multiview coding depends on."""
+
+    preset: str = ""
+    """The name of the preset that these settings started from."""
+    seed: int = 0
+    """Weights, order, views and rows of the banks are drawn from it."""
+    data: Data = field(default_factory=Data)
+    views: ColourViews = field(default_factory=ColourViews)
     encoder: Encoder = field(default_factory=Encoder)
-    objective: Objective = field(default_factory=Objective)
-    training: Training = field(default_factory=Training)
-
-    def __post_init__(self) -> None:
-        has_bank = self.objective.negatives == "bank"
-        if has_bank != self.encoder.pair or has_bank == (self.views.space == "rgb"):
-            raise ValueError(
-                "a bank is for a pair of encoders, of luminance and colour, and these for a bank; got "
-                f"negatives={self.objective.negatives}, pair={self.encoder.pair}, space={self.views.space}: use "
-                "--objective.negatives bank, --encoder.pair and --views.space lab or ycbcr together, or none"
-            )
+    """There are two of them, for luminance and for colour, whose features are joined."""
+    objective: CMCObjective = field(default_factory=CMCObjective)
+    training: ImageTraining = field(default_factory=ImageTraining)
 
 
-def from_json(content: dict[str, Any]) -> Settings:
-    """The settings that `as_json` wrote; a name that is unknown or missing is an error."""
-    result: Settings = made_from(Settings, content)
-    return result
+ImageSettings: TypeAlias = SimCLRSettings | CMCSettings
+
+
+def read_settings(content: dict[str, Any]) -> ImageSettings:
+    """Read the settings in settings.json; those of multiview coding are known by their memory banks."""
+    objective = content.get("objective") if isinstance(content, dict) else None
+    named = objective if isinstance(objective, dict) else {}
+    has_banks = named.get("negatives", "bank") == "bank" and "bank_negatives" in named
+    return from_json(CMCSettings, content) if has_banks else from_json(SimCLRSettings, content)
+
+
+def move_data(settings: ImageSettings, root: Path | None = None, test_root: Path | None = None) -> ImageSettings:
+    given: dict[str, Any] = {name: path for name, path in (("root", root), ("test_root", test_root)) if path}
+    return replace(settings, data=replace(settings.data, **given))
+
+
+def with_whole_paths(settings: ImageSettings) -> ImageSettings:
+    """Make the paths absolute, so that the run can be continued from anywhere."""
+    return move_data(settings, whole_path(settings.data.root), whole_path(settings.data.test_root))
+
+
+_FASHION_VIEWS = Views(size=28, scale=(0.3, 1.0), blur_probability=0.0, mean=(0.286,), std=(0.353,))
+_SMALL = SimCLREncoder(name="small", width=32, hidden_dim=256, out_dim=128)
+
+_CROPS = ColourViews(scale=(0.2, 1.0), jitter_probability=0.0, grayscale_probability=0.0, blur_probability=0.0)
+
+DEMO_SETTINGS = SimCLRSettings(
+    preset="demo",
+    data=Data("fashion"),
+    views=_FASHION_VIEWS,
+    encoder=_SMALL,
+    training=ImageTraining(epochs=20, batch=256, knn_every=4),
+)
+
+SIMCLR_PRESETS: dict[str, Preset[SimCLRSettings]] = name_presets(
+    {
+        "demo": Preset("the Fashion-MNIST subset inside the package, small encoder", DEMO_SETTINGS),
+        "cifar10-small": Preset(
+            "five classes of CIFAR10, 1,000 images each, small encoder",
+            SimCLRSettings(
+                data=Data("cifar10", classes=(0, 1, 2, 3, 4), per_class=1000),
+                # Half as wide, so that two cores can train it longer: bias shows late.
+                encoder=replace(_SMALL, width=16),
+                objective=SimCLRObjective(tau_plus=0.2),
+                training=ImageTraining(epochs=80, batch=256, knn_every=10),
+            ),
+        ),
+        "cifar10": Preset(
+            "the paper's CIFAR10: ResNet-50, batch 256, 400 epochs",
+            SimCLRSettings(data=Data("cifar10"), training=ImageTraining(knn_every=25)),
+        ),
+        "stl10": Preset(
+            "the paper's STL10: train+unlabeled at 32 pixels, ResNet-50",
+            SimCLRSettings(data=Data("stl10"), training=ImageTraining(knn_every=25)),
+        ),
+        "folder": Preset(
+            "any folder of images: ResNet-18 at 64 pixels; give --data.root",
+            SimCLRSettings(
+                data=Data("folder"),
+                views=Views(size=64, blur_kernel=7),
+                encoder=SimCLREncoder("resnet18"),
+                training=ImageTraining(epochs=200, schedule="cosine", warm_up=10),
+            ),
+        ),
+    }
+)
+CMC_PRESETS: dict[str, Preset[CMCSettings]] = name_presets(
+    {
+        "cmc-small": Preset(
+            "luminance against colour, memory banks, crops of 32 pixels, small encoders; give --data.root",
+            CMCSettings(
+                data=Data("folder", order="drawn"),
+                views=_CROPS,
+                encoder=Encoder("small", width=16),
+                objective=CMCObjective(bank_negatives=1024),
+                training=ImageTraining(epochs=30, batch=128, weight_decay=1e-4, schedule="cosine"),
+            ),
+        ),
+        "cmc-imagenet100": Preset(
+            "the paper's ImageNet-100: two ResNet-50 of half width, memory banks; give --data.root",
+            CMCSettings(
+                data=Data("folder", folder_size=256),
+                views=replace(_CROPS, size=224),
+                encoder=Encoder("resnet50", stem="imagenet", width=32, out_dim=128),
+                training=ImageTraining(
+                    epochs=240, batch=128, learning_rate=0.03, weight_decay=1e-4, schedule="steps", optimiser="sgd"
+                ),
+            ),
+        ),
+    }
+)
+PRESETS: dict[str, Preset[Any]] = {**SIMCLR_PRESETS, **CMC_PRESETS}

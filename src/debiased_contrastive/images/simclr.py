@@ -5,15 +5,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.kernels.gather import gathered_rows
+from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.negatives.queue import NegativeQueue
-from debiased_contrastive.training.momentum import momentum_copy, momentum_update_
+from debiased_contrastive.training.weights import momentum_copy, momentum_update_
 
 
 class SimCLR(nn.Module):
     """Views of a batch to the loss between them; the unlabeled samples are the views of the other inputs.
+
+    Args:
+        encoder: From images (n, ...) to features, which are what is wanted.
+        projector: From features to embeddings (n, d), dropped after training.
+        loss: The loss between views.
 
     >>> method = SimCLR(nn.Flatten(), nn.Linear(12, 4), DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1))
     >>> method(torch.randn(2, 8, 3, 2, 2)).shape
@@ -22,12 +27,16 @@ class SimCLR(nn.Module):
 
     def __init__(self, encoder: nn.Module, projector: nn.Module, loss: DebiasedNTXentLoss) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.projector = projector
-        self.loss = loss
+        self.encoder, self.projector, self.loss = encoder, projector, loss
 
     def forward(self, views: Tensor, labels: Tensor | None = None, positive_labels: Tensor | None = None) -> Tensor:
-        """The loss of (M + 1, b, ...) views; labels and positive_labels (b,) as in `DebiasedNTXentLoss`."""
+        """The loss of a batch.
+
+        Args:
+            views: M + 1 of each input (M + 1, b, ...).
+            labels: The unbiased oracle, see `DebiasedNTXentLoss`.
+            positive_labels: Classes that the correction may know, see there.
+        """
         # One pass for all views, so that batch norm sees them together.
         z = self.projector(self.encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
         loss: Tensor = self.loss(*z, labels=labels, positive_labels=positive_labels)
@@ -35,12 +44,20 @@ class SimCLR(nn.Module):
 
 
 class QueueSimCLR(nn.Module):
-    """The same with keys of a momentum encoder, the unlabeled samples being the last `queue_size` of them.
+    """SimCLR whose unlabeled samples are the last `queue_size` keys of a momentum encoder.
 
     View 0 is the query, view 1 its key, further views are keys for the correction alone, as in momentum
     contrast (He et al., 2020). The batch's own keys enter the queue before the loss, so that it has
     unlabeled samples from the first step on; an input never meets a key of its own, fresh or stale.
     Under several processes every one of them holds the same queue.
+
+    Args:
+        encoder: From images (n, ...) to features, which are what is wanted.
+        projector: From features to embeddings (n, d), dropped after training.
+        loss: The loss between queries and keys.
+        queue_size: The number of keys that are kept.
+        dim: Their dimension d.
+        momentum: Share of its weights that the key encoder keeps at each step.
     """
 
     def __init__(
@@ -54,20 +71,23 @@ class QueueSimCLR(nn.Module):
         momentum: float,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.projector = projector
-        self.loss = loss
-        self.key_encoder = momentum_copy(encoder)
-        self.key_projector = momentum_copy(projector)
+        self.encoder, self.projector, self.loss = encoder, projector, loss
+        self.key_encoder, self.key_projector = momentum_copy(encoder), momentum_copy(projector)
         self.queue = NegativeQueue(queue_size, dim)
         self.momentum = momentum
 
     def forward(self, views: Tensor, ids: Tensor, labels: Tensor | None = None) -> Tensor:
-        """The loss of (M + 1, b, ...) views; ids (b,) name the inputs; labels (b,) make it the oracle."""
+        """The loss of a batch.
+
+        Args:
+            views: M + 1 of each input (M + 1, b, ...).
+            ids: Which inputs they are (b,).
+            labels: The unbiased oracle: their classes (b,).
+        """
         query = self.projector(self.encoder(views[0]))
         keys = self._keys(views[1:])
         known = torch.full_like(ids, -1) if labels is None else labels
-        self.queue.enqueue(*(gathered_rows(rows) for rows in (keys[0], ids, known)))
+        self.queue.enqueue(*(gather_detached(rows) for rows in (keys[0], ids, known)))
         given: dict[str, Any] = {"ids": ids, "negative_ids": self.queue.ids}
         if labels is not None:
             given |= {"labels": labels, "negative_labels": self.queue.labels}
@@ -88,8 +108,8 @@ class QueueSimCLR(nn.Module):
 def false_negative_rate(labels: Tensor, stored: Tensor | None = None, own: Tensor | None = None) -> float:
     """Share of the unlabeled samples that have their anchor's class: the tau_plus that this batch has.
 
-    labels (b,) of a batch among itself, an input not being its own negative; or against `stored` (k,), where
-    own (b, k) marks keys of the anchor itself, which do not count.
+    The batch with `labels` (b,) is compared with itself, where an input is not its own negative; or with `stored`
+    (k,), where `own` (b, k) marks keys of the anchor itself, which do not count.
 
     >>> false_negative_rate(torch.tensor([0, 0, 1, 2]))
     0.16666666666666666
@@ -102,10 +122,10 @@ def false_negative_rate(labels: Tensor, stored: Tensor | None = None, own: Tenso
     return float((counts * (counts - 1)).sum() / (b * (b - 1)))
 
 
-def false_negative_rate_of_all(labels: Tensor, stored: Tensor, *, exclude_own: bool) -> float:
-    """The same of anchors against samples drawn from all of `stored` (n,), their own among them or not.
+def bank_false_negative_rate(labels: Tensor, stored: Tensor, *, exclude_own: bool) -> float:
+    """The same share for anchors against samples drawn from all of `stored` (n,), with or without their own.
 
-    >>> false_negative_rate_of_all(torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2]), exclude_own=False)
+    >>> bank_false_negative_rate(torch.tensor([0, 1]), torch.tensor([0, 0, 1, 2]), exclude_own=False)
     0.375
     """
     own = int(exclude_own)

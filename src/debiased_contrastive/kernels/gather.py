@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from debiased_contrastive.kernels.product import first_derivative
+from debiased_contrastive.numerics import first_derivative
 
 T = TypeVar("T")
 
@@ -48,16 +48,12 @@ class Share:
 
     @property
     def weight(self) -> float:
-        """What turns a local mean into a value whose mean over processes is the mean of the full batch."""
+        """The factor of a local mean that makes the mean over processes the mean of the full batch."""
         return len(self.sizes) * self.sizes[self.rank] / self.total
 
 
-def share_of_batch(
-    check: Callable[[], tuple[dict[str, int], T]],
-    names: tuple[str, ...],
-    device: torch.device,
-    *,
-    gather: bool,
+def check_everywhere(
+    check: Callable[[], tuple[dict[str, int], T]], names: tuple[str, ...], device: torch.device, *, gather: bool
 ) -> tuple[Share, T]:
     """Every process's batch size, and what `check` made of this one's input; if one fails, all raise.
 
@@ -106,7 +102,7 @@ def _check_headers(rows: list[list[int]], names: tuple[str, ...]) -> None:
 
 
 def check_batch(share: Share) -> None:
-    """Raise unless the batch has unlabeled samples: the other inputs."""
+    """Raise unless the batch has other inputs, which are the unlabeled samples."""
     if share.total < 2:
         raise ValueError(
             f"a batch needs at least 2 inputs, since the others are the unlabeled samples; got {share.total}: "
@@ -115,7 +111,7 @@ def check_batch(share: Share) -> None:
 
 
 @torch.no_grad()
-def gathered_rows(local: Tensor) -> Tensor:
+def gather_detached(local: Tensor) -> Tensor:
     """The rows of all processes, as many on each, in the order of their ranks, without a gradient."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
         return local.detach()
@@ -133,7 +129,7 @@ def mean_over_processes(value: float, share: Share, device: torch.device) -> flo
     return float(total) / len(share.sizes)
 
 
-def gathered(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
+def gather_rows(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
     """The rows of all processes in the order of their ranks."""
     if share.is_alone:
         return local

@@ -1,4 +1,4 @@
-"""The log-sum-exps of logits that never exist together: tiles forward, recomputed tiles backward."""
+"""Log-sum-exps of logits that never exist together: computed in tiles, and again in tiles by the backward."""
 
 import math
 from collections.abc import Iterator
@@ -8,51 +8,122 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.mask import Absent, tiles
-from debiased_contrastive.kernels.product import first_derivative
+from debiased_contrastive.numerics import first_derivative
 
+Codes = tuple[Tensor, Tensor]
+"""One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
 Scales: TypeAlias = tuple[float, ...]
 Case: TypeAlias = Literal["rows", "both", "self"]
 
 SAFE_EXPONENT = {torch.float32: 40.0, torch.float64: 300.0}
 """Logits within this bound need no shift: e^{2 * 40}, the largest product formed, fits float32."""
 
-KEPT = 2**18
+LARGEST_KEPT_TILE = 2**18
 """Number of logits up to which a tile that is the whole problem is kept for the backward: 1 MiB."""
 
+_COUNT_TILE = 512
 _NO_SECOND_DERIVATIVE = (
     "kernel='tiled' has first derivatives only, a derivative of its gradient was asked for: "
     "use kernel='dense' for gradients of gradients"
 )
 
 
+def tiles(length: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover range(length)."""
+    for start in range(0, length, size):
+        yield slice(start, min(start + size, length))
+
+
+@dataclass(frozen=True)
+class Absent:
+    """Pairs (row, column) to leave out; any of the conditions suffices."""
+
+    block: int = 0
+    """Row i and column j are absent where (i + offset) // block == j // block; 0 is off."""
+    offset: int = 0
+    """Where the rows begin among the columns."""
+    same: tuple[Codes, ...] = ()
+    """Absent where the two codes are equal (the same label, the same sample id)."""
+    differ: tuple[Codes, ...] = ()
+    """Absent where the two codes differ."""
+
+    def remove_(self, logits: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Write -inf over what is absent in the tile `logits` of these rows and columns.
+
+        Rows and columns begin at a multiple of `block`; see `whole_blocks`.
+        """
+        if self.block:
+            self._remove_blocks(logits, rows, columns)
+        for codes in self.same:
+            logits.masked_fill_(_equal(codes, rows, columns), -math.inf)
+        for codes in self.differ:
+            logits.masked_fill_(~_equal(codes, rows, columns), -math.inf)
+        return logits
+
+    def whole_blocks(self, tile: int) -> int:
+        """The largest side of a tile, at most `tile`, that cuts no block."""
+        return max(tile - tile % self.block, self.block) if self.block else tile
+
+    def present(self, num_rows: int, num_columns: int, device: torch.device) -> int | Tensor:
+        """How many columns exist for each row: one number where it is the same for all, else (a,)."""
+        if not self.same and not self.differ:
+            return num_columns - self.block
+        if len(self.same) == 1 and not self.differ and not self.block and self.same[0][1].dim() == 1:
+            return num_columns - _equal_count(self.same[0])
+        count = torch.zeros(num_rows, dtype=torch.int64, device=device)
+        tile = self.whole_blocks(_COUNT_TILE)
+        for i in tiles(num_rows, tile):
+            for j in tiles(num_columns, tile):
+                ones = torch.ones(i.stop - i.start, j.stop - j.start, device=device)
+                count[i] += (self.remove_(ones, i, j) > 0).sum(1)
+        return count
+
+    def _remove_blocks(self, logits: Tensor, rows: slice, columns: slice) -> None:
+        # Rows and columns are in the same order, so only where both ranges meet is anything absent:
+        # a square whose diagonal consists of blocks.
+        start = max(rows.start + self.offset, columns.start)
+        stop = min(rows.stop + self.offset, columns.stop)
+        if start >= stop:
+            return
+        first = start - self.offset - rows.start
+        square = logits[first : first + stop - start, start - columns.start : stop - columns.start]
+        count = (stop - start) // self.block
+        blocks = square.view(count, self.block, count, self.block)
+        blocks.diagonal(dim1=0, dim2=2).fill_(-math.inf)
+
+
+def _equal(codes: Codes, rows: slice, columns: slice) -> Tensor:
+    of_row, of_column = codes
+    of_column = of_column[columns] if of_column.dim() == 1 else of_column[rows, columns]
+    return of_row[rows].unsqueeze(1) == of_column
+
+
+def _equal_count(codes: Codes) -> Tensor:
+    """(a,) how many columns have the row's code, without looking at pairs."""
+    of_row, of_column = codes
+    of_column = of_column.sort().values
+    of_row = of_row.contiguous()
+    return torch.searchsorted(of_column, of_row, right=True) - torch.searchsorted(of_column, of_row)
+
+
 def log_sum_exp(
-    rows: Tensor, columns: Tensor, absent: Absent, scales: Scales, *, bound: float, tile: int
+    rows: Tensor,
+    columns: Tensor | None,
+    absent: Absent,
+    scales: Scales,
+    *,
+    bound: float,
+    tile: int,
+    both: bool = False,
 ) -> Tensor:
     """log sum_j exp(scale_k rows_i . columns_j) over the present columns, shape (k, a).
 
-    rows (a, d); columns (n, d), shared by all rows, or (a, n, d), each row's own.
+    rows (a, d); columns (n, d), shared by all rows, or (a, n, d), each row's own. None: the rows themselves, at
+    half the work, since a tile above the diagonal serves both its sides.
     bound: no |rows_i . columns_j| exceeds it; inf where nothing is known, which costs a little time.
+    both: the sums over rows for each column stand behind those for each row, so the shape is (k, a + n).
     """
-    return _apply(rows, columns, absent, scales, bound, tile, "rows")
-
-
-def log_sum_exp_both(
-    rows: Tensor, columns: Tensor, absent: Absent, scales: Scales, *, bound: float, tile: int
-) -> tuple[Tensor, Tensor]:
-    """Over columns for each row (k, a), and over rows for each column (k, n), from one walk."""
-    out = _apply(rows, columns, absent, scales, bound, tile, "both")
-    return out[:, : rows.shape[0]], out[:, rows.shape[0] :]
-
-
-def log_sum_exp_self(rows: Tensor, absent: Absent, scales: Scales, *, bound: float, tile: int) -> Tensor:
-    """`log_sum_exp(rows, rows, ...)` at half the work: a tile above the diagonal serves both its sides."""
-    return _apply(rows, None, absent, scales, bound, tile, "self")
-
-
-def _apply(
-    rows: Tensor, columns: Tensor | None, absent: Absent, scales: Scales, bound: float, tile: int, case: Case
-) -> Tensor:
+    case: Case = "self" if columns is None else "both" if both else "rows"
     safe = max(scales) * bound <= SAFE_EXPONENT[rows.dtype]
     plan = _Plan(absent, scales, safe, absent.whole_blocks(tile), case)
     out: Tensor = _TiledLogSumExp.apply(rows, columns, plan)  # type: ignore[no-untyped-call]
@@ -125,7 +196,7 @@ class _TiledLogSumExp(torch.autograd.Function):
         ctx.plan = plan
         # Where one small tile was all, it is kept: computing it again would save no memory.
         alone = scratch.numel() == rows.shape[0] * others.shape[-2]
-        ctx.only = terms if alone and scratch.numel() <= KEPT else None
+        ctx.only = terms if alone and scratch.numel() <= LARGEST_KEPT_TILE else None
         return out
 
     @staticmethod
@@ -204,15 +275,9 @@ def _d_logits(
 
 
 def _propagate(
-    d_logits: Tensor,
-    rows: Tensor,
-    others: Tensor,
-    d_rows: Tensor,
-    d_others: Tensor | None,
-    i: slice,
-    j: slice,
+    d_logits: Tensor, rows: Tensor, others: Tensor, d_rows: Tensor, d_others: Tensor | None, i: slice, j: slice
 ) -> None:
-    """From a tile of logits to the rows and columns whose products they are."""
+    """Add the derivative by a tile of logits to that of the rows and columns whose products they are."""
     if others.dim() == 2:
         d_rows[i].addmm_(d_logits, others[j])
         if d_others is not None:

@@ -1,4 +1,4 @@
-"""A tau_plus that follows training, since what it must be depends on the temperature and on the embeddings."""
+"""A tau_plus that follows training, since the right one depends on the temperature and on the embeddings."""
 
 from collections.abc import Callable
 from numbers import Real
@@ -9,21 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Share, mean_over_processes
-from debiased_contrastive.objectives.effective import following_tau_plus, log_mean_without, share_of_cap
-from debiased_contrastive.objectives.statistics import Statistics, few
+from debiased_contrastive.objectives.estimator import auto_tau_plus, guess_log_mean_negatives, share_of_cap
+from debiased_contrastive.objectives.statistics import Statistics
 
-ANCHORS = 128
-"""Anchors of a call that are looked at."""
-EVERY = 10
-"""Calls from one look to the next."""
-KEPT = 0.9
-"""Weight of all looks before in the moving average."""
-_COUNTING = Lock()
-"""So that threads lose no call and no look; one for all, since a module with its own could not be copied."""
+ANCHORS_PER_LOOK = 128
+"""Number of anchors of a call from which the share of tau_cap is estimated."""
+CALLS_PER_LOOK = 10
+"""Calls from one estimate to the next."""
+AVERAGE_DECAY = 0.9
+"""Weight of all earlier estimates in the moving average."""
+_LOCK = Lock()
+"""Keeps threads from losing calls; one lock for all modules, since a module that holds one cannot be copied."""
 
 
-def following(tau_plus: "float | Tensor | Literal['auto'] | AutoTauPlus") -> "float | Tensor | AutoTauPlus":
-    """tau_plus as a module keeps it: the word becomes what it stands for."""
+def resolve_tau_plus(tau_plus: "float | Tensor | Literal['auto'] | AutoTauPlus") -> "float | Tensor | AutoTauPlus":
+    """tau_plus as a loss keeps it: the word "auto" becomes an `AutoTauPlus`."""
     if isinstance(tau_plus, str):
         if tau_plus != "auto":
             raise ValueError(f"tau_plus must be a number in [0, 1), a tensor of them, or 'auto'; got {tau_plus!r}")
@@ -37,15 +37,17 @@ class AutoTauPlus(nn.Module):
     tau_plus(x) = min(prior, of_cap tau_cap(x)),  of_cap = moving average of median_x tau_eff(x) / tau_cap(x)
 
     tau_eff, the tau_plus with which the correction gives the true negatives' mean, is guessed from the unlabeled
-    logits, see `log_mean_without`; it needs to know the prior. No anchor reaches the floor. The correction is a
-    constant for gradients, see `with_constant_correction`. In the first `warm_up` calls tau_plus is 0, since
-    untrained embeddings know no classes. Calls in evaluation mode change nothing. `of_cap` and the number of calls
-    are in the state_dict.
+    logits, see `guess_log_mean_negatives`; it needs to know the prior. No anchor reaches the floor. The correction
+    is a constant for gradients, see `with_constant_correction`. In the first `warm_up` calls tau_plus is 0, since
+    untrained embeddings do not tell classes apart. Calls in evaluation mode change nothing. `of_cap` and the number
+    of calls are in the state_dict.
 
-    For positives that stand in for the class, as augmented views. Where they are samples of it, tau_plus = prior is
-    right.
+    It is for positives that stand in for the class, as augmented views do. Where they are samples of it,
+    tau_plus = prior is right.
 
-    prior: probability that two random inputs share a class, 1/K for K classes of one size.
+    Args:
+        prior: Probability that two random inputs share a class, 1/K for K classes of one size.
+        warm_up: Calls in training before the correction begins.
     """
 
     prior: float
@@ -65,39 +67,46 @@ class AutoTauPlus(nn.Module):
         self.of_cap = None
 
     def extra_repr(self) -> str:
-        """Show the settings when printed."""
+        """Name and value of each setting, in one line."""
         return f"prior={self.prior}, warm_up={self.warm_up}"
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The number of calls and the moving average, for a checkpoint."""
         return {"calls": self.calls, "of_cap": self.of_cap}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.calls, self.of_cap = state["calls"], state["of_cap"]
 
     @torch.no_grad()
     def forward(
-        self, statistics: Statistics, logits_of: Callable[[int], Tensor], share: Share, beta: float = 0.0
+        self, statistics: Statistics, first_logits: Callable[[int], Tensor], share: Share, beta: float = 0.0
     ) -> float | Tensor:
-        """tau_plus of each anchor (a,), or 0; logits_of: unlabeled logits of the first anchors, at most so many."""
-        with _COUNTING:
-            looks = self._counted()
-        if looks:
-            self._look(statistics, logits_of(ANCHORS), share, beta)
+        """tau_plus of each anchor (a,), or 0 in the warm-up.
+
+        Args:
+            statistics: The statistics of this call.
+            first_logits: Gives the unlabeled logits of at most so many of the first anchors.
+            share: This process's part of the batch.
+            beta: Tilt of the unlabeled mean.
+        """
+        with _LOCK:
+            is_due = self._count_call()
+        if is_due:
+            self._update_share(statistics, first_logits(ANCHORS_PER_LOOK), share, beta)
         if self.of_cap is None or self.calls <= self.warm_up:
             return 0.0
-        return following_tau_plus(statistics, self.of_cap, self.prior)
+        return auto_tau_plus(statistics, self.of_cap, self.prior)
 
-    def _counted(self) -> bool:
-        """Count a call of the training; whether it is one that looks."""
+    def _count_call(self) -> bool:
+        """Count a call in training; True where it is one that estimates."""
         if self.training:
             self.calls += 1
-        return self.training and self.calls > self.warm_up and (self.calls - self.warm_up) % EVERY == 1
+        return self.training and self.calls > self.warm_up and (self.calls - self.warm_up) % CALLS_PER_LOOK == 1
 
-    def _look(self, statistics: Statistics, logits: Tensor, share: Share, beta: float) -> None:
-        log_mean_negatives = log_mean_without(logits, self.prior, beta)
-        here = share_of_cap(few(statistics, len(logits)), log_mean_negatives)
-        seen = mean_over_processes(here, share, logits.device)
-        with _COUNTING:
-            self.of_cap = seen if self.of_cap is None else KEPT * self.of_cap + (1 - KEPT) * seen
+    def _update_share(self, statistics: Statistics, logits: Tensor, share: Share, beta: float) -> None:
+        log_mean_negatives = guess_log_mean_negatives(logits, self.prior, beta)
+        own = share_of_cap(statistics.first_anchors(len(logits)), log_mean_negatives)
+        now = mean_over_processes(own, share, logits.device)
+        with _LOCK:
+            self.of_cap = now if self.of_cap is None else AVERAGE_DECAY * self.of_cap + (1 - AVERAGE_DECAY) * now

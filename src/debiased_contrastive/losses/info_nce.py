@@ -1,47 +1,46 @@
-"""The debiased loss between queries and keys, as MoCo, CLIP, retrieval and CURL call it (Section 5)."""
+"""The debiased loss between queries and keys, as MoCo, CLIP and retrieval call it (Section 5)."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from debiased_contrastive.kernels.dense import logits_of
-from debiased_contrastive.kernels.gather import Share, check_batch, gathered, share_of_batch
-from debiased_contrastive.kernels.mask import Absent, Codes
-from debiased_contrastive.kernels.unlabeled import Kernel, log_mean, log_mean_both
-from debiased_contrastive.losses.auto import AutoTauPlus, following
-from debiased_contrastive.losses.inputs import (
-    cast,
-    check_embeddings,
-    check_present,
-    check_shape,
-    checked_codes,
-    layout,
-)
-from debiased_contrastive.losses.objective import (
-    Diagnostics,
-    Options,
-    Record,
-    diagnostics_of,
-    losses_and_record,
-    options_of,
-)
-from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_tensor
+from debiased_contrastive.kernels.gather import Share, check_batch, check_everywhere, gather_rows
+from debiased_contrastive.kernels.log_mean import Kernel, masked_logits
+from debiased_contrastive.kernels.tiled import Absent, Codes
+from debiased_contrastive.losses import inputs
+from debiased_contrastive.losses.auto import AutoTauPlus
+from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.objectives.checks import OnFloor, Reduction
+from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
-_SHARED = ("batch size", *layout({}), "use of negatives", "use of labels", "use of ids")
+_SHARED = ("batch size", *inputs.layout({}), "use of negatives", "use of labels", "use of ids")
 
 
-class DebiasedInfoNCELoss(nn.Module):
+class DebiasedInfoNCELoss(EmbeddingLoss):
     """Debiased InfoNCE (Eq. 8) of b queries, each with its key.
 
     Unlabeled are the other keys of the batch, N = b - 1, or the `negatives` of the call. M = 1 with the key
     itself as the correction's positive, unless the call brings `extra_keys`.
 
     Relations: tau_plus=0 is InfoNCE; symmetric=True adds the direction from keys to queries, as CLIP does;
-    `DebiasedNTXentLoss` compares views of one kind among themselves. Settings are described there. At a
-    temperature of 0.1 and below, few data bear a tau_plus of 0.1: see `diagnostics.tau_cap_low`, or say "auto".
+    `DebiasedNTXentLoss` compares views of one kind among themselves. At a temperature of 0.1 and below, few data
+    bear a tau_plus of 0.1: see `diagnostics.tau_cap_low`, or say "auto".
+
+    Args:
+        temperature: A float, or a tensor whose gradient is wanted.
+        tau_plus: Probability that a random sample has the anchor's class, one number or (b,); "auto" or
+            `AutoTauPlus(prior, warm_up)` follows training.
+        symmetric: Keys are anchors too, and the queries of the others their unlabeled samples.
+        on_floor: What an anchor does whose estimate is below the floor, see `contrastive_loss`.
+        beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
+        normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
+        relative_floor: With raw dot products, the floor as a share of the unlabeled mean; 0 is off.
+        gather_distributed: The other processes' keys are unlabeled samples too, see `DebiasedNTXentLoss`.
+        kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+        reduction: "mean", "sum", or "none" for one loss an anchor.
 
     >>> loss = DebiasedInfoNCELoss(temperature=0.5, tau_plus=0.05)
     >>> queue = torch.eye(4)[2:]
@@ -63,28 +62,22 @@ class DebiasedInfoNCELoss(nn.Module):
         kernel: Kernel = "auto",
         reduction: Reduction = "mean",
     ) -> None:
-        super().__init__()
-        self.temperature = temperature
-        self.tau_plus = following(tau_plus)
+        super().__init__(
+            temperature,
+            tau_plus,
+            on_floor=on_floor,
+            beta=beta,
+            normalize=normalize,
+            relative_floor=relative_floor,
+            gather_distributed=gather_distributed,
+            kernel=kernel,
+            reduction=reduction,
+        )
         self.symmetric = symmetric
-        self.on_floor = on_floor
-        self.beta = beta
-        self.normalize = normalize
-        self.relative_floor = relative_floor
-        self.gather_distributed = gather_distributed
-        self.kernel = kernel
-        self.reduction = reduction
-        self._record: Record | None = None
-        options_of(self)
-
-    @property
-    def diagnostics(self) -> Diagnostics:
-        """Of the last call."""
-        return diagnostics_of(self._record)
 
     def extra_repr(self) -> str:
-        """Show the settings when printed."""
-        return f"symmetric={self.symmetric}, {options_of(self)}"
+        """Name and value of each setting, in one line."""
+        return f"symmetric={self.symmetric}, {super().extra_repr()}"
 
     def forward(
         self,
@@ -100,41 +93,47 @@ class DebiasedInfoNCELoss(nn.Module):
         tau_plus: float | Tensor | None = None,
         temperature: float | Tensor | None = None,
     ) -> Tensor:
-        """The loss of query and key (b, d); with reduction="none" (b,), or (2b,) for both directions.
+        """The loss of queries and keys.
 
-        negatives: None for the other keys of the batch; (k, d) shared by all queries, as a queue; (b, k, d)
-        each query's own, as from a memory bank. They are all there is: nothing of the batch joins them.
-        extra_keys (b, m - 1, d): more positives for the correction of the queries; keys as anchors have their
-        query alone.
-        labels (b,), with negative_labels (k,) or (b, k) beside `negatives`: the unbiased oracle (Eq. 2),
-        which leaves out unlabeled samples of the anchor's class and weights the mean over the rest with N.
-        ids, negative_ids of the same shapes, negative = none: samples that are the anchor itself; they do not
-        exist for it, and N is smaller. tau_plus, temperature: instead of the module's; tau_plus a float
-        or (b,), one for each pair.
+        Args:
+            query: Embeddings (b, d).
+            key: The positive of each query (b, d).
+            negatives: None for the other keys of the batch; (k, d) shared by all queries, as a queue; (b, k, d)
+                each query's own. They are all there is: nothing of the batch joins them.
+            extra_keys: More positives (b, m - 1, d) for the correction of the queries; keys as anchors have their
+                query alone.
+            labels: The unbiased oracle (Eq. 2): classes (b,). It leaves out unlabeled samples of the anchor's class
+                and weights the mean over the rest with N.
+            negative_labels: Classes of the `negatives`, (k,) or (b, k), with `labels`.
+            ids: Which sample each query is (b,), negative = unknown. Unlabeled samples of the same id are the
+                anchor itself: they do not exist for it, and N is smaller.
+            negative_ids: Those of the `negatives`, (k,) or (b, k), with `ids`.
+            tau_plus: Instead of the module's, a float or (b,), one for each pair.
+            temperature: Instead of the module's.
+
+        Returns:
+            The loss; with reduction="none" (b,), or (2b,) for both directions.
         """
         codes = _Codes(labels, negative_labels, ids, negative_ids)
         embeddings = {"query": query, "key": key, "negatives": negatives, "extra_keys": extra_keys}
         given = {name: z for name, z in embeddings.items() if z is not None}
 
         def check() -> tuple[dict[str, int], tuple[Options, _Codes]]:
-            return _checked(given, options_of(self, temperature, tau_plus), codes, self.symmetric)
+            return _check_inputs(given, self._options(temperature, tau_plus), codes, self.symmetric)
 
         device = query.device if isinstance(query, Tensor) else torch.device("cpu")
-        share, (options, codes) = share_of_batch(check, _SHARED, device, gather=self.gather_distributed)
+        share, (options, codes) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         if negatives is None:
             check_batch(share)
         with torch.autocast(device.type, enabled=False):
-            z = _prepared(given, options)
+            z = _scale_embeddings(given, options)
             statistics = _statistics(z, codes, share, options, self.symmetric)
-            tau: float | Tensor = 0.0
-            if labels is None:
-                tau = _tau_plus(z, statistics, codes, share, options, self.symmetric)
-            losses, self._record = losses_and_record(statistics, tau, options, self._record)
-            return options.value(losses, share)
+            is_oracle = labels is not None
+            tau = 0.0 if is_oracle else _tau_plus(z, statistics, codes, share, options, self.symmetric)
+            return self._value(statistics, tau, options, share)
 
 
-@dataclass(frozen=True)
-class _Codes:
+class _Codes(NamedTuple):
     """Labels and ids of the anchors and of the negatives, int64 once checked."""
 
     labels: Tensor | None
@@ -143,9 +142,8 @@ class _Codes:
     negative_ids: Tensor | None
 
 
-@dataclass(frozen=True)
-class _Embeddings:
-    """In the working dtype, normalised if wanted, the queries divided by the temperature."""
+class _Embeddings(NamedTuple):
+    """Embeddings in the working dtype, normalised if wanted; the queries are divided by the temperature."""
 
     query: Tensor
     key: Tensor
@@ -153,24 +151,24 @@ class _Embeddings:
     extra_keys: Tensor | None = None
 
 
-def _checked(
+def _check_inputs(
     given: dict[str, Tensor], options: Options, codes: _Codes, symmetric: bool
 ) -> tuple[dict[str, int], tuple[Options, _Codes]]:
     query, negatives = given["query"], given.get("negatives")
-    check_shape("query", query, ("b", "d"), "one embedding a row")
-    check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
+    inputs.check_shape("query", query, ("b", "d"), "one embedding a row")
+    inputs.check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
     b, d = query.shape
     if negatives is not None:
         _check_negatives(negatives, b, symmetric)
     if "extra_keys" in given:
         check_tensor("extra_keys", given["extra_keys"])
         m = given["extra_keys"].shape[1] if given["extra_keys"].dim() == 3 else "m - 1"
-        check_shape("extra_keys", given["extra_keys"], (b, m, d), "m - 1 more keys for each query")
-    check_embeddings(given)
-    labels = _checked_pair("labels", codes.labels, codes.negative_labels, query, negatives, lowest=0)
-    ids = _checked_pair("ids", codes.ids, codes.negative_ids, query, negatives, lowest=None)
-    options.tau_plus_by_input(query[:, 0])
-    numbers = {"batch size": b, **layout(given), "use of negatives": negatives is not None}
+        inputs.check_shape("extra_keys", given["extra_keys"], (b, m, d), "m - 1 more keys for each query")
+    inputs.check_embeddings(given)
+    labels = _check_codes("labels", codes.labels, codes.negative_labels, query, negatives, lowest=0)
+    ids = _check_codes("ids", codes.ids, codes.negative_ids, query, negatives, lowest=None)
+    options.check_tau_plus(query[:, 0])
+    numbers = {"batch size": b, **inputs.layout(given), "use of negatives": negatives is not None}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
     return numbers, (options, _Codes(*labels, *ids))
 
@@ -188,10 +186,10 @@ def _check_negatives(negatives: Tensor, b: int, symmetric: bool) -> None:
             "queue must be filled first, or pass negatives=None for the first steps"
         )
     shape = (b, "k", "d") if negatives.dim() == 3 else ("k", "d")
-    check_shape("negatives", negatives, shape, "(k, d) for all queries or (b, k, d) for each")
+    inputs.check_shape("negatives", negatives, shape, "(k, d) for all queries or (b, k, d) for each")
 
 
-def _checked_pair(
+def _check_codes(
     name: str,
     own: Tensor | None,
     of_negatives: Tensor | None,
@@ -199,7 +197,7 @@ def _checked_pair(
     negatives: Tensor | None,
     lowest: int | None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Codes of the anchors, and of the negatives where there are any: both or neither."""
+    """The checked codes of the anchors and of the negatives; raise where only one of the two is given."""
     if (own is not None and negatives is not None) != (of_negatives is not None):
         words = {True: "given", False: "missing"}
         raise ValueError(
@@ -207,13 +205,13 @@ def _checked_pair(
             f"{words[own is not None]}, negatives {words[negatives is not None]}, negative_{name} "
             f"{words[of_negatives is not None]}: pass both or neither"
         )
-    own = checked_codes(name, own, (len(query),), query, lowest=lowest)
+    own = inputs.check_codes(name, own, (len(query),), query, lowest=lowest)
     shape = () if negatives is None else tuple(negatives.shape[:-1])
-    return own, checked_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
+    return own, inputs.check_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
 
 
-def _prepared(given: dict[str, Tensor], options: Options) -> _Embeddings:
-    z = cast(given)
+def _scale_embeddings(given: dict[str, Tensor], options: Options) -> _Embeddings:
+    z = inputs.cast(given)
     if options.normalize:
         z = {name: options.unit(rows) for name, rows in z.items()}
     # The scale rides on the queries, so that the product of a query and anything is a logit.
@@ -221,13 +219,13 @@ def _prepared(given: dict[str, Tensor], options: Options) -> _Embeddings:
 
 
 def _statistics(z: _Embeddings, codes: _Codes, share: Share, options: Options, symmetric: bool) -> Statistics:
-    existing, unlabeled = _absent(z, codes, share)
-    log_mean_unlabeled, present = _log_mean(z, unlabeled, share, options, symmetric)
-    check_present(present, "labels and ids")
+    own_sample, own_class = _masks(z, codes, share)
+    log_mean_unlabeled, present = _log_mean(z, own_class, share, options, symmetric)
+    inputs.check_present(present, "labels and ids")
     if codes.labels is not None:
         # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
         num_columns = share.total if z.negatives is None else z.negatives.shape[-2]
-        present = existing.present(len(z.query), num_columns, z.query.device)
+        present = own_sample.present(len(z.query), num_columns, z.query.device)
         if isinstance(present, Tensor):
             present = (present.repeat(2) if symmetric else present).to(z.query.dtype)
     positive, log_mean_positives, num_positives = _positives(z, symmetric)
@@ -241,42 +239,38 @@ def _statistics(z: _Embeddings, codes: _Codes, share: Share, options: Options, s
     )
 
 
-def _absent(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]:
-    """What does not exist for an anchor, and what it does not meet: with labels, its class neither."""
+def _masks(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]:
+    """The samples that are the anchor itself; and those with the samples of its class, if labels are given."""
 
     def pair(own: Tensor, of_negatives: Tensor | None) -> Codes:
-        return own, gathered(own, share) if of_negatives is None else of_negatives
+        return own, gather_rows(own, share) if of_negatives is None else of_negatives
 
-    existing = Absent() if z.negatives is not None else Absent(block=1, offset=share.offset)
+    own_sample = Absent() if z.negatives is not None else Absent(block=1, offset=share.offset)
     if codes.ids is not None:
         own, of_columns = pair(codes.ids, codes.negative_ids)
         # Negative ids mean that nothing is known; two unknown samples are not the same one.
-        existing = replace(existing, same=((own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)),))
+        own_sample = replace(own_sample, same=((own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)),))
     if codes.labels is None:
-        return existing, existing
-    return existing, replace(existing, same=(*existing.same, pair(codes.labels, codes.negative_labels)))
+        return own_sample, own_sample
+    return own_sample, replace(own_sample, same=(*own_sample.same, pair(codes.labels, codes.negative_labels)))
 
 
 def _log_mean(
     z: _Embeddings, absent: Absent, share: Share, options: Options, symmetric: bool
 ) -> tuple[Tensor, float | Tensor]:
-    def over(rows: Tensor, columns: Tensor) -> tuple[Tensor, float | Tensor]:
-        return log_mean(rows, columns, absent, beta=options.beta, bound=options.bound, kernel=options.kernel)
-
     if z.negatives is not None:
-        return over(z.query, z.negatives)
-    if not symmetric:
-        return over(z.query, gathered(z.key, share))
-    if share.is_alone:
-        return log_mean_both(z.query, z.key, absent, beta=options.beta, bound=options.bound, kernel=options.kernel)
-    queries, keys = gathered(torch.stack([z.query, z.key], 1), share).unbind(1)
+        return options.log_mean(z.query, z.negatives, absent)
+    if not symmetric or share.is_alone:
+        return options.log_mean(z.query, gather_rows(z.key, share), absent, both=symmetric)
+    queries, keys = gather_rows(torch.stack([z.query, z.key], 1), share).unbind(1)
     # The same samples are absent in both directions, so the counts are the same too.
-    (of_query, count), (of_key, _) = over(z.query, keys), over(z.key, queries)
+    of_query, count = options.log_mean(z.query, keys, absent)
+    of_key, _ = options.log_mean(z.key, queries, absent)
     return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
 
 
 def _positives(z: _Embeddings, symmetric: bool) -> tuple[Tensor, Tensor, float | Tensor]:
-    """Logit of the numerator, log mean over the positives of the correction, their number."""
+    """The logit of the numerator, the log-mean over the positives of the correction, and their number."""
     positive = (z.query * z.key).sum(-1)
     mean, count = positive, torch.ones_like(positive)
     if z.extra_keys is not None:
@@ -290,14 +284,12 @@ def _positives(z: _Embeddings, symmetric: bool) -> tuple[Tensor, Tensor, float |
 def _tau_plus(
     z: _Embeddings, statistics: Statistics, codes: _Codes, share: Share, options: Options, symmetric: bool
 ) -> float | Tensor:
-    """One number, or one for each anchor."""
+    def first_logits(count: int) -> Tensor:
+        own_sample, _ = _masks(z, codes, share)
+        columns = gather_rows(z.key, share) if z.negatives is None else z.negatives
+        return masked_logits(z.query[:count], columns if columns.dim() == 2 else columns[:count], own_sample)
 
-    def logits_of_first(count: int) -> Tensor:
-        existing, _ = _absent(z, codes, share)
-        columns = gathered(z.key, share) if z.negatives is None else z.negatives
-        return logits_of(z.query[:count], columns if columns.dim() == 2 else columns[:count], existing)
+    def repeat(tau_plus: Tensor) -> Tensor:
+        return tau_plus.repeat(2) if symmetric else tau_plus
 
-    tau_plus = options.tau_plus_by_input(z.query[:, 0])
-    if tau_plus is None:
-        return options.tau_plus_followed(statistics, logits_of_first, share)
-    return tau_plus.repeat(2) if symmetric and isinstance(tau_plus, Tensor) and tau_plus.dim() > 0 else tau_plus
+    return options.anchor_tau_plus(z.query[:, 0], repeat, statistics, first_logits, share)

@@ -1,15 +1,14 @@
-"""Embeddings as users have them, to embeddings as the kernels need them."""
+"""Checks of the embeddings, labels and ids that users pass, and the cast to the dtype of arithmetic."""
 
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from debiased_contrastive.numerics import working_dtype
-from debiased_contrastive.objectives.checks import check_tensor
+from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
 
 
@@ -29,8 +28,8 @@ def check_embeddings(named: Mapping[str, Tensor]) -> None:
                 f"all embeddings must have the same number of features; {first_name} has shape "
                 f"{tuple(first.shape)}, {name} {tuple(z.shape)}: they must come from projectors of one width"
             )
-    # A sum is finite only if every term is. One look at the device for all of them; who it was is asked
-    # only if there is something to tell.
+    # A sum is finite only if every term is. So one wait for the device serves all of them; which of them it was is
+    # asked only where one is not finite.
     if math.isfinite(sum(z.detach().sum(dtype=working_dtype(z)) for z in named.values())):
         return
     for name, z in named.items():
@@ -54,7 +53,7 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy:
         raise ValueError(f"{name} must have shape {wanted}; got {tuple(tensor.shape)}: {remedy}")
 
 
-def checked_codes(
+def check_codes(
     name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
 ) -> Tensor | None:
     """The codes as int64; raise unless they are integers >= lowest of that shape, where `like` is."""
@@ -110,7 +109,7 @@ def check_temperature(temperature: float | Tensor) -> float:
 
 
 def check_logits(statistics: Statistics) -> None:
-    """Raise where finite embeddings have products that are not."""
+    """Raise where products of finite embeddings are not finite."""
     means = statistics.positive + statistics.log_mean_unlabeled + statistics.log_mean_positives
     if not bool(means.detach().sum().isfinite()):
         raise ValueError(
@@ -120,69 +119,13 @@ def check_logits(statistics: Statistics) -> None:
 
 
 def cast(embeddings: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All in the working dtype: at least float32, before any product is formed."""
+    """The embeddings in the working dtype, at least float32, before any product is formed."""
     dtype = working_dtype(*embeddings.values())
     return {name: z.to(dtype) for name, z in embeddings.items()}
 
 
-def unit(z: Tensor, length: float = 1.0) -> Tensor:
-    """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero."""
-    result: Tensor = _Unit.apply(z, length)  # type: ignore[no-untyped-call]
-    return result
-
-
-def recorded_unit(z: Tensor, length: float = 1.0) -> Tensor:
-    """The same for autograd to record: slower, for those who differentiate twice or use torch.func."""
-    return _unit(z, length)[0]
-
-
-def _unit(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
-    """The rows of that length, and how much longer they were."""
-    # The result does not depend on the scale, so the one that keeps squares in range is a constant.
-    largest = z.detach().abs().amax(-1, keepdim=True)
-    largest = torch.where(largest >= torch.finfo(z.dtype).tiny, largest, 1.0)
-    z = z / largest
-    squares = z.square().sum(-1, keepdim=True)
-    # Selected before the root: the derivative of one at 0 is infinite.
-    norm = torch.where(squares > 0, squares, 1.0).sqrt() / length
-    return z / norm, norm * largest
-
-
-def _squares_in_range(norm: Tensor) -> bool:
-    """Whether no norm is so small or so large that squares on the way to it lost digits."""
-    if norm.numel() == 0:
-        return True
-    margin: float = torch.finfo(norm.dtype).tiny ** 0.4
-    shortest, longest = (float(norm) for norm in norm.aminmax())
-    return margin < shortest and longest < 1 / margin
-
-
-class _Unit(torch.autograd.Function):
-    """The plain formula with its derivative in one line: a third of the recorded one's time."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-        if _squares_in_range(norm):
-            norm /= length
-            result = z / norm
-        else:
-            result, norm = _unit(z, length)
-        ctx.save_for_backward(z, result, norm)
-        ctx.length = length
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        z, result, norm = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: by the plain formula, recorded
-            result, norm = _unit(z, ctx.length)
-        radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
-        return torch.addcmul(grad, result, radial, value=-1) / norm, None
-
-
 def layout(embeddings: Mapping[str, Tensor]) -> dict[str, int]:
-    """Numbers that must be the same on every process; their names alone where there are no embeddings."""
+    """Numbers that must be the same on every process, by name; zeros and defaults without embeddings."""
     tensors = list(embeddings.values())
     needs_grad = torch.is_grad_enabled() and any(z.requires_grad for z in tensors)
     return {

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-_SETTLING = Lock()
-"""So that threads mix in what waits once; one for all, since a bank with its own could not be copied."""
+_LOCK = Lock()
+"""Lets one thread at a time mix in; one lock for all banks, since a module that holds one cannot be copied."""
 
 
 class MemoryBank(nn.Module):
@@ -18,16 +18,21 @@ class MemoryBank(nn.Module):
     >>> bank.embeddings.shape, torch.allclose(bank.embeddings.norm(dim=1), torch.ones(4))
     (torch.Size([4, 2]), True)
 
-    At the start the vectors have random directions. `store` mixes new ones in, before the next time that anybody
-    looks: until then the backward of `drawn_logits` reads the rows that the loss saw. All is in `state_dict`.
-    Under several processes every one of them holds the whole bank: store the same rows in all of them, gathered
-    first, and look in all of them.
+    At the start the vectors have random directions. New ones that `store` takes are mixed in when `embeddings` is
+    next read: until then the backward of `bank_logits` reads the rows that the loss saw. All is in `state_dict`.
+    Under several processes each holds the whole bank: gather the rows first, store the same ones in all processes,
+    and read `embeddings` in all of them.
+
+    Args:
+        size: n, the number of samples.
+        dim: d, the width of the embeddings.
+        momentum: Weight of the old vector when a new one is mixed in.
+        generator: Draws the directions at the start.
     """
 
     storage: Tensor
 
     def __init__(self, size: int, dim: int, *, momentum: float = 0.5, generator: torch.Generator) -> None:
-        """momentum: weight of the old vector."""
         super().__init__()
         if size < 2 or dim < 1:
             raise ValueError(
@@ -42,34 +47,39 @@ class MemoryBank(nn.Module):
 
     @property
     def embeddings(self) -> Tensor:
-        """(n, d) the vectors, with what was stored; not a copy, so the next look may change them."""
-        with _SETTLING:
-            self._settle()
+        """The vectors (n, d), with what was stored; not a copy, so the next read may change them."""
+        with _LOCK:
+            self._mix_in()
         return self.storage
 
     @torch.no_grad()
     def store(self, ids: Tensor, z: Tensor) -> None:
-        """Let the vectors of the samples ids (b,), all different, follow z (b, d)."""
+        """Let the vectors of some samples follow their new embeddings.
+
+        Args:
+            ids: Which samples (b,), all different.
+            z: Their embeddings (b, d), of any length.
+        """
         n, dim = self.storage.shape
         if z.shape != (len(ids), dim) or ids.dim() != 1 or ids.dtype not in (torch.int64, torch.int32):
             raise ValueError(
                 f"a bank stores ids (b,) and z (b, {dim}); got {ids.dtype} {tuple(ids.shape)} and {tuple(z.shape)}"
             )
-        if len(ids.unique()) < len(ids) or not bool(((ids >= 0) & (ids < n)).all()):
+        if (different := len(ids.unique())) < len(ids) or not bool(((ids >= 0) & (ids < n)).all()):
             raise ValueError(
                 f"ids must lie in 0..{n - 1}, all different; got {int(ids.min())}..{int(ids.max())}, "
-                f"{len(ids.unique())} different ones of {len(ids)}: a row is stored once"
+                f"{different} different ones of {len(ids)}: a row is stored once"
             )
         if not bool(z.isfinite().all()):
             raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
-        # Copies, since who gave them may go on with them.
+        # Copies, since the caller may change the originals.
         waiting = ids.to(self.storage.device, copy=True), z.detach().to(self.storage, copy=True)
-        with _SETTLING:
-            self._settle()
+        with _LOCK:
+            self._mix_in()
             self._waiting = waiting
 
     @torch.no_grad()
-    def _settle(self) -> None:
+    def _mix_in(self) -> None:
         if self._waiting is not None:
             # A checkpoint is read on the CPU, wherever the bank is.
             ids, z = self._waiting[0].to(self.storage.device), self._waiting[1].to(self.storage)
@@ -78,7 +88,7 @@ class MemoryBank(nn.Module):
             self.storage[ids] = F.normalize(mixed, dim=1)
 
     def get_extra_state(self) -> dict[str, Tensor]:
-        """What waits to be mixed in; a checkpoint changes nothing, since one process writes it for all."""
+        """What waits to be mixed in: a checkpoint changes nothing, since one process writes it for all."""
         return {} if self._waiting is None else dict(zip(("ids", "z"), self._waiting, strict=True))
 
     def set_extra_state(self, state: dict[str, Tensor]) -> None:
@@ -86,8 +96,8 @@ class MemoryBank(nn.Module):
         self._waiting = (state["ids"], state["z"]) if state else None
 
 
-def drawn_places(b: int, size: int, count: int, generator: torch.Generator) -> Tensor:
-    """(b, count) places in a bank of that size, drawn alike and with replacement."""
+def draw_places(b: int, size: int, count: int, generator: torch.Generator) -> Tensor:
+    """(b, count) places in a bank of that size, drawn uniformly and with replacement."""
     if count < 1:
         raise ValueError(f"an anchor needs at least 1 unlabeled sample; got {count}: 4096 is usual")
     return torch.randint(size, (b, count), generator=generator)

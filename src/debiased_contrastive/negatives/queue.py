@@ -5,8 +5,8 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-_STORING = Lock()
-"""So that threads do not write to the same places; one for all, since a queue with its own could not be copied."""
+_LOCK = Lock()
+"""Keeps threads off the same places; one lock for all queues, since a module that holds one cannot be copied."""
 
 
 class NegativeQueue(nn.Module):
@@ -22,6 +22,11 @@ class NegativeQueue(nn.Module):
     `DebiasedInfoNCELoss` as `negatives`, and `ids` as `negative_ids` so that an anchor does not meet
     its own stale copy; `labels`, for the unbiased oracle, as `negative_labels`. Under several processes
     enqueue the same keys everywhere, gathered first.
+
+    Args:
+        size: The number of keys that it can hold.
+        dim: d, their width.
+        dtype: The floating-point type in which they are stored.
     """
 
     storage: Tensor
@@ -49,34 +54,37 @@ class NegativeQueue(nn.Module):
 
     @property
     def size(self) -> int:
-        """The number of keys it can hold."""
+        """Number of keys that it can hold."""
         return self.storage.shape[0]
 
     @property
     def embeddings(self) -> Tensor:
-        """(k, d) the stored keys, none but those: a view, so clone it to keep it past `enqueue`."""
+        """The stored keys (k, d): a view, so clone it to keep it past `enqueue`."""
         return self.storage[: self._count]
 
     @property
     def ids(self) -> Tensor:
-        """(k,) their sample ids, -1 where none was given."""
+        """Their sample ids (k,), -1 where none was given."""
         return self.stored_ids[: self._count]
 
     @property
     def labels(self) -> Tensor:
-        """(k,) their labels, -1 where none was given."""
+        """Their labels (k,), -1 where none was given."""
         return self.stored_labels[: self._count]
 
     @property
     def valid(self) -> Tensor:
-        """(size,) which places hold a key."""
+        """Which places hold a key (size,)."""
         return torch.arange(self.size, device=self.storage.device) < self._count
 
     @torch.no_grad()
     def enqueue(self, keys: Tensor, ids: Tensor | None = None, labels: Tensor | None = None) -> None:
-        """Store (b, d) keys, any b, in place of the oldest; of more than `size` the last are kept.
+        """Store keys in place of the oldest, after the backward of the loss that used `embeddings`.
 
-        Call it after the backward of the loss that used `embeddings`.
+        Args:
+            keys: Any number of them (b, d); of more than `size` the last are kept.
+            ids: Which samples they are (b,), for `negative_ids`.
+            labels: Their classes (b,), for `negative_labels`.
         """
         self._check(keys, ids=ids, labels=labels)
         keys = keys.to(self.storage)
@@ -86,17 +94,14 @@ class NegativeQueue(nn.Module):
                 f"keys must be finite in {keys.dtype}; got NaN or inf in {int(bad.sum())} of {len(keys)} rows: "
                 "the encoder diverged, or the queue needs a wider dtype"
             )
-        with _STORING:
-            self._store(keys, ids, labels)
-
-    def _store(self, keys: Tensor, ids: Tensor | None, labels: Tensor | None) -> None:
         keys = keys[-self.size :]
-        places = torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
-        self.storage[places] = keys
-        for stored, codes in ((self.stored_ids, ids), (self.stored_labels, labels)):
-            stored[places] = -1 if codes is None else codes[-self.size :].to(stored)
-        self._pointer = (self._pointer + len(keys)) % self.size
-        self._count = min(self.size, self._count + len(keys))
+        with _LOCK:
+            places = torch.arange(self._pointer, self._pointer + len(keys), device=self.storage.device) % self.size
+            self.storage[places] = keys
+            for stored, codes in ((self.stored_ids, ids), (self.stored_labels, labels)):
+                stored[places] = -1 if codes is None else codes[-self.size :].to(stored)
+            self._pointer = (self._pointer + len(keys)) % self.size
+            self._count = min(self.size, self._count + len(keys))
 
     def get_extra_state(self) -> Tensor:
         """Pointer and count; a tensor, so that every checkpoint format can hold it."""

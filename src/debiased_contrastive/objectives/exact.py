@@ -8,7 +8,7 @@ from torch import Tensor
 
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.checks import Reduction, check_choice, check_tau_plus
-from debiased_contrastive.objectives.losses import reduced
+from debiased_contrastive.objectives.losses import reduce_losses
 
 LARGEST_GROWTH = 1e12
 """Up to here the alternating sum of Eq. 4, whose terms grow like ((1+tau)/(1-tau))^N, keeps some digits."""
@@ -21,10 +21,20 @@ def inclusion_exclusion_loss(
 
     (1 - tau_plus)^{-N} sum_k C(N, k) (-tau_plus)^k  loss(v_1 ... v_k, u_{k+1} ... u_N)
 
-    s+ = positive (a,); u = unlabeled (a, N); v = positives (a, N). loss(...) is Eq. 1 with those N samples.
-    For study: exact in expectation, but its variance grows exponentially with N.
+    loss(...) is Eq. 1 with those N samples. For study: exact in expectation, but its variance grows
+    exponentially with N.
 
     Relations: tau_plus = 0 is the biased loss; on average over samples it is the unbiased loss (Eq. 2).
+
+    Args:
+        positive: s+, the logit of each anchor's positive (a,).
+        unlabeled: u, the logits of its unlabeled samples (a, N).
+        positives: v, the logits of as many samples of its class (a, N).
+        tau_plus: Probability that an unlabeled sample has the anchor's class.
+        reduction: "mean", "sum", or "none" for one loss an anchor (a,).
+
+    Returns:
+        The loss, computed in float64, in the dtype of the logits, at least float32.
     """
     check_choice("reduction", reduction, Reduction)
     _check_constant(tau_plus)
@@ -49,7 +59,7 @@ def inclusion_exclusion_loss(
         mixed = torch.cat([v[:, :k], u[:, k:]], 1)
         biased = -F.logsigmoid(s_plus - torch.logsumexp(mixed, 1))
         total = total + math.comb(n, k) * (-tau_plus) ** k * biased
-    return reduced((total / (1 - tau_plus) ** n).to(dtype), reduction)
+    return reduce_losses((total / (1 - tau_plus) ** n).to(dtype), reduction)
 
 
 def asymptotic_loss(
@@ -61,12 +71,23 @@ def asymptotic_loss(
     num_negatives: float,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The limit of the unbiased loss for many samples, from expectations (Eq. 6); all tensors (a,).
+    """The limit of the unbiased loss for many samples, from expectations (Eq. 6).
 
-    -log e^{s+} / (e^{s+} + Q (E_p e^s - tau_plus E_p+ e^s) / (1 - tau_plus)),  Q = num_negatives
+    -log e^{s+} / (e^{s+} + Q (E_p e^s - tau_plus E_p+ e^s) / (1 - tau_plus))
 
     Relations: `contrastive_loss` tends to it as N = Q and M grow (Theorem 3). It has no floor: expectations
     satisfy E_p e^s >= tau_plus E_p+ e^s, and numbers that do not are refused.
+
+    Args:
+        positive: s+, the logit of each anchor's positive (a,).
+        log_mean_unlabeled: log E_p e^s over all samples (a,).
+        log_mean_positives: log E_p+ e^s over samples of the anchor's class (a,).
+        tau_plus: Probability that a sample has the anchor's class.
+        num_negatives: Q, how much the negatives weigh.
+        reduction: "mean", "sum", or "none" for one loss an anchor (a,).
+
+    Returns:
+        The loss, in the widest dtype of the logits, at least float32.
     """
     check_choice("reduction", reduction, Reduction)
     _check_constant(tau_plus)
@@ -88,7 +109,7 @@ def asymptotic_loss(
                 f"{int((excess >= 0).sum())} anchors where it fails: tau_plus is larger than the anchor's class"
             )
         log_g = log_g + torch.log(-torch.expm1(excess)) - math.log1p(-tau_plus)
-    return reduced(-F.logsigmoid(s_plus - log_g - math.log(num_negatives)), reduction)
+    return reduce_losses(-F.logsigmoid(s_plus - log_g - math.log(num_negatives)), reduction)
 
 
 def _check_constant(tau_plus: float) -> None:

@@ -7,14 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from debiased_contrastive.numerics import working_dtype
-from debiased_contrastive.objectives.checks import (
-    OnFloor,
-    Reduction,
-    check_beta,
-    check_choice,
-    check_tensor,
-    per_anchor_tau_plus,
-)
+from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_beta, check_choice, check_tau_plus
 from debiased_contrastive.objectives.estimator import log_negative_mean
 from debiased_contrastive.objectives.statistics import Statistics, from_logits
 
@@ -40,7 +33,7 @@ def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloo
     return (n.log() if isinstance(n, Tensor) else math.log(n)) + log_g - statistics.positive
 
 
-def reduced(losses: Tensor, reduction: Reduction) -> Tensor:
+def reduce_losses(losses: Tensor, reduction: Reduction) -> Tensor:
     """The mean, the sum, or the losses as they are."""
     if reduction == "none":
         return losses
@@ -62,21 +55,33 @@ def contrastive_loss(
 
     -log e^{s+} / (e^{s+} + N g),  g = max{ (mean e^u - tau_plus mean e^v) / (1 - tau_plus), e^{lower} }
 
-    s+ = positive (a,); u = unlabeled (a, n); v = positives (a, m), None means M = 1 with v = x+.
     -inf in `unlabeled` or `positives` marks an absent sample, N and M count the present ones of each
-    anchor; an anchor with N = 0 has loss 0. tau_plus: a float, or (a,) with each anchor's own class
-    probability; it receives no gradient. lower: log of the floor, -1/t for unit vectors, -inf is the
-    zero floor. beta: hard-negative tilt, 0 is off.
+    anchor; an anchor with N = 0 has loss 0.
 
     Relations: tau_plus=0 is InfoNCE, bit for bit; `decoupled_loss` drops e^{s+} from the denominator.
+
+    Args:
+        positive: s+, the logit of each anchor's positive (a,).
+        unlabeled: u, the logits of its unlabeled samples (a, n).
+        positives: v, the logits of the positives of the correction (a, m); None is M = 1 with v = x+.
+        tau_plus: Probability that an unlabeled sample has the anchor's class: a number, or one for each
+            anchor (a,). It receives no gradient.
+        lower: log of the floor, one number or (a,): -1/t for unit vectors; -inf is the zero floor.
+        on_floor: What an anchor does below the floor: "clamp" takes the floor itself, "biased" the biased loss,
+            "smooth" rounds the corner off, "cap_tau" lowers the anchor's tau_plus before it gets there.
+        beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
+        reduction: "mean", "sum", or "none" for one loss an anchor (a,).
+
+    Returns:
+        The loss, in the widest dtype of the logits, at least float32.
 
     >>> logits = torch.tensor([[0.9, 0.1, -0.3, 0.4]]) / 0.5
     >>> contrastive_loss(logits[:, 0], logits[:, 1:], tau_plus=0.1, lower=-1 / 0.5)
     tensor(0.3369)
     """
     check_choice("reduction", reduction, Reduction)
-    statistics, tau_plus = _checked(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
-    return reduced(debiased(statistics, tau_plus, on_floor), reduction)
+    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
+    return reduce_losses(debiased(statistics, tau_plus, on_floor), reduction)
 
 
 def decoupled_loss(
@@ -90,16 +95,29 @@ def decoupled_loss(
     beta: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """The decoupled contrastive loss log N g - s+ of logits; arguments as in `contrastive_loss`.
+    """The decoupled contrastive loss log N g - s+ of logits.
 
     It has no lower bound where g may reach 0, so the zero floor needs on_floor "biased" or "cap_tau",
     and every anchor needs an unlabeled sample.
+
+    Args:
+        positive: As in `contrastive_loss`, like all the others.
+        unlabeled: Logits (a, n).
+        positives: Logits (a, m), or None.
+        tau_plus: A number, or one for each anchor.
+        lower: log of the floor.
+        on_floor: What an anchor does below the floor.
+        beta: Tilt towards hard negatives.
+        reduction: "mean", "sum" or "none".
+
+    Returns:
+        The loss, as `contrastive_loss` returns it.
 
     >>> decoupled_loss(torch.tensor([2.0]), torch.tensor([[1.0, 0.0]]))
     tensor(-0.6867)
     """
     check_choice("reduction", reduction, Reduction)
-    statistics, tau_plus = _checked(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
+    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
     if bool(torch.any(torch.as_tensor(statistics.num_unlabeled) == 0)):
         raise ValueError(
             "decoupled_loss needs at least one unlabeled sample for every anchor; got an anchor whose "
@@ -111,10 +129,52 @@ def decoupled_loss(
             f"decoupled_loss with on_floor={on_floor!r} needs a finite `lower`; got -inf, where the loss of "
             "an anchor on the floor is minus infinity: pass lower=-1/t, or on_floor='biased' or 'cap_tau'"
         )
-    return reduced(decoupled(statistics, tau_plus, on_floor), reduction)
+    return reduce_losses(decoupled(statistics, tau_plus, on_floor), reduction)
 
 
-def _checked(
+def check_tensor(name: str, value: object) -> None:
+    """Raise unless `value` is a tensor."""
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"{name} must be a torch.Tensor; got {type(value).__name__}: convert it with torch.as_tensor, or "
+            "pass its .embeddings if it is a queue or a bank"
+        )
+
+
+def check_probabilities(tau_plus: float | Tensor) -> None:
+    """Raise unless tau_plus, a number or a tensor of them, lies in [0, 1)."""
+    if not isinstance(tau_plus, Tensor):
+        check_tau_plus(tau_plus)
+        return
+    if not tau_plus.is_floating_point():
+        raise ValueError(
+            f"tau_plus must be a float or a floating-point tensor; got dtype {tau_plus.dtype}: "
+            "convert it with .float()"
+        )
+    inside = (tau_plus >= 0) & (tau_plus < 1)
+    if not bool(inside.all()):
+        raise ValueError(
+            f"tau_plus must lie in [0, 1) for every anchor; got {int((~inside).sum())} of "
+            f"{tau_plus.numel()} outside: each value is the probability of that anchor's own class"
+        )
+
+
+def per_anchor_tau_plus(tau_plus: float | Tensor, like: Tensor, letter: str = "a") -> float | Tensor:
+    """tau_plus, checked, in the dtype of `like` (a,); a tensor must hold one value or one for each."""
+    if isinstance(tau_plus, Tensor):
+        if tau_plus.dim() > 0 and tau_plus.shape != like.shape:
+            raise ValueError(
+                f"tau_plus must be one number or have shape ({letter},) = {tuple(like.shape)}; got shape "
+                f"{tuple(tau_plus.shape)}: give each its own class's probability"
+            )
+        if tau_plus.is_floating_point():
+            # Checked after the cast, which may round up to 1.
+            tau_plus = tau_plus.detach().to(like)
+    check_probabilities(tau_plus)
+    return tau_plus if isinstance(tau_plus, Tensor) else float(tau_plus)
+
+
+def _check_inputs(
     positive: Tensor,
     unlabeled: Tensor,
     positives: Tensor | None,

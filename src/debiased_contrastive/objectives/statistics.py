@@ -28,20 +28,14 @@ class Statistics:
     lower: Tensor
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
 
+    def detach(self) -> "Statistics":
+        """The same numbers without their graph, to be looked at later."""
+        return Statistics(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in vars(self).items()})
 
-def detached(statistics: Statistics) -> Statistics:
-    """The same numbers without their graph, to be looked at later."""
-    return Statistics(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in vars(statistics).items()})
-
-
-def few(statistics: Statistics, count: int) -> Statistics:
-    """The statistics of the first `count` anchors."""
-    parts = {
-        name: value[:count]
-        for name, value in vars(statistics).items()
-        if isinstance(value, Tensor) and value.dim() > 0
-    }
-    return replace(statistics, **parts)
+    def first_anchors(self, count: int) -> "Statistics":
+        """The statistics of the first `count` anchors."""
+        rows = {k: v[:count] for k, v in vars(self).items() if isinstance(v, Tensor) and v.dim() > 0}
+        return replace(self, **rows)
 
 
 def log_mean_exp(logits: Tensor, beta: float = 0.0) -> tuple[Tensor, Tensor]:

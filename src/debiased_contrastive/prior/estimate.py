@@ -1,4 +1,4 @@
-"""What every estimator returns, and what the ones that read similarities are given."""
+"""What every estimator returns, and the similarities that some of them read."""
 
 from dataclasses import dataclass
 
@@ -10,32 +10,40 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class PriorEstimate:
-    """An estimate of tau_plus, the probability that two random samples share a class."""
+    """An estimate of tau_plus, the probability that two random samples share a class.
+
+    Args:
+        method: How it was estimated.
+        value: The estimate.
+        low: Lower end of the 95 % interval.
+        high: Upper end of the 95 % interval.
+        warnings: Reasons not to trust it, in words.
+    """
 
     method: str
     value: float
     low: float
-    """Lower end of the 95 % interval."""
     high: float
-    """Upper end of the 95 % interval."""
     warnings: tuple[str, ...] = ()
-    """Why it should not be trusted, in words; empty where nothing speaks against it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Similarities of pairs that share a class, and of random pairs.
 
-    The estimators that read them find the share of the first kind in the second. They all look for similarities
-    that only pairs of one class have, and take that share where they find them.
+    The estimators find the share of the first kind in the second: they look for similarities that only pairs of one
+    class have, and take the share there.
+
+    Args:
+        positive: (n,) similarities of pairs that share a class.
+        random: (m,) similarities of random pairs.
+        items: Number of different items in the pairs, if it is known: pairs that share items say less than as many
+            independent ones.
     """
 
     positive: Array
-    """(n,)"""
     random: Array
-    """(m,)"""
     items: int | None = None
-    """Number of different items in the pairs: pairs that share items say less than as many independent ones."""
 
     def __post_init__(self) -> None:
         for name, scores in (("positive", self.positive), ("random", self.random)):
@@ -46,15 +54,15 @@ class Scores:
 
     @property
     def effective(self) -> tuple[float, float]:
-        """Numbers of independent pairs that the positive and the random ones are worth."""
+        """The numbers of independent pairs that the positive and the random ones are worth."""
         most = np.inf if self.items is None else self.items / 2
         return min(len(self.positive), most), min(len(self.random), most)
 
-    def drawn(self, generator: np.random.Generator, most: tuple[int, int] | None = None) -> "Scores":
-        """As many again, with replacement; at most so many of each."""
-        sizes = (len(self.positive), len(self.random)) if most is None else most
-        positive, random = (
-            generator.choice(scores, min(size, len(scores)))
-            for scores, size in zip((self.positive, self.random), sizes, strict=True)
-        )
-        return Scores(positive, random, self.items)
+    def resample(self, generator: np.random.Generator) -> "Scores":
+        """Draw as many of each as are independent, with replacement."""
+        n, m = self.effective
+        return Scores(generator.choice(self.positive, int(n)), generator.choice(self.random, int(m)), self.items)
+
+    def swap(self) -> "Scores":
+        """Exchange the roles and turn the signs: the best bin is then the share of random among positive pairs."""
+        return Scores(-self.random, -self.positive, self.items)

@@ -1,1 +1,1 @@
-"""The paper's figures and tables, one file each."""
+"""The paper's figures and tables, one file each, and the runner that fills them."""

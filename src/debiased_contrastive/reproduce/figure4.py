@@ -1,106 +1,127 @@
-"""How much of the gap between the biased and the unbiased loss each correction closes (Figures 2 and 4).
+"""Figures 2 and 4: how much of the gap between the biased and the unbiased loss each correction closes.
 
-    python -m debiased_contrastive.reproduce.figure4 --preset cifar10-small --out results/cifar10_small
+    python -m debiased_contrastive.reproduce figure4 --out results/cifar10_small
+    python -m debiased_contrastive.reproduce figure4 --tables results/cifar10_small
 
-Every run's numbers go to one file of `--out`; a run whose file is there is skipped, one that was cut off is
-resumed, so the same command, given again, finishes the grid. `--share 0/2` and `--share 1/2` split it over
-two processes.
+The environment variable DEBIASED_DATA names the folder of the images.
+`--share 0/2` and `--share 1/2` are for two processes.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
 
-from debiased_contrastive.evaluation.prior import effective_prior
-from debiased_contrastive.images.evaluate import evaluated
-from debiased_contrastive.images.folder import FolderImages
-from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.networks import method_of
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.run import checked_images, trained
-from debiased_contrastive.images.settings import Objective, Settings
-from debiased_contrastive.images.simclr import SimCLR
-from debiased_contrastive.numerics import generator_of
-from debiased_contrastive.report.measure import values
-from debiased_contrastive.report.record import read_records
-from debiased_contrastive.reproduce.runner import fill, grid_parser, shared
+from debiased_contrastive.evaluation.geometry import effective_prior
+from debiased_contrastive.images.augment import make_views
+from debiased_contrastive.images.cmc import CMC
+from debiased_contrastive.images.evaluate import evaluate
+from debiased_contrastive.images.networks import make_method
+from debiased_contrastive.images.settings import PRESETS, SimCLRObjective
+from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
+from debiased_contrastive.numerics import make_generator
+from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
+from debiased_contrastive.reproduce.runner import Job, Study, grid, read_measures, read_percent, read_results
 from debiased_contrastive.runs import Run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
-from debiased_contrastive.training.fit import fabric_of, same_run
-from debiased_contrastive.training.memory import keep_freed_memory
 
+SCALES = {
+    scale: PRESETS[name].settings
+    for scale, name in {"small": "cifar10-small", "paper": "cifar10", "paper-stl10": "stl10"}.items()
+}
+LABELS = {
+    "biased": "biased",
+    "tau": "debiased, M = 1, tau_plus {}",
+    "auto": "debiased, M = 1, tau_plus auto",
+    "views": "debiased, M = {} views",
+    "labels": "debiased, positives by {:.0%} of the labels",
+    "unbiased": "unbiased, all labels",
+}
+"""Labels of the rows by the first word of their names; the number after it goes into the braces."""
+PROBES = {"linear": "linear_top1", "kNN": "knn", "mean classifier": "mean_classifier"}
 ANCHORS = 2000
-"""Training images whose effective prior is measured."""
+"""Number of training images whose effective prior is measured."""
 
 
-def objectives(tau_plus: float) -> dict[str, Objective]:
-    """The rows of the table: priors up to the true one, more views, true positives of few or all labels."""
-    debiased = Objective("debiased", tau_plus=tau_plus)
-    return {
-        "biased": Objective("biased"),
-        "unbiased": Objective("unbiased"),
-        **{f"tau-{tau}": replace(debiased, tau_plus=tau) for tau in (tau_plus / 4, tau_plus / 2, tau_plus)},
+def make_jobs(base: Any, seeds: int) -> Iterator[Job]:
+    """Jobs for priors up to the true one of the settings, more views, and positives by some or all labels."""
+    true = base.objective.tau_plus
+    debiased = SimCLRObjective("debiased", tau_plus=true)
+    objectives = {
+        "biased": SimCLRObjective("biased"),
+        "unbiased": SimCLRObjective("unbiased"),
+        **{f"tau-{tau}": replace(debiased, tau_plus=tau) for tau in (true / 4, true / 2, true)},
         "auto": replace(debiased, auto=True),
         **{f"labels-{known}": replace(debiased, known_labels=known) for known in (1.0, 0.1, 0.01)},
         **{f"views-{m}": replace(debiased, num_positives=m) for m in (2, 4)},
     }
+    rows = {name: replace(base, objective=objective) for name, objective in objectives.items()}
+    return grid(rows, seeds, "images", measure)
 
 
-def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
-    """Name and settings of every run; whole seeds first, so that a part of it is already a table."""
-    for seed in range(seeds):
-        for name, objective in objectives(base.objective.tau_plus).items():
-            yield f"{name}-seed{seed}", replace(base, seed=seed, objective=objective)
-
-
-def result_of(settings: Settings, folder: Path) -> dict[str, Any]:
-    """Train and evaluate one run of the grid, from wherever it stands."""
-    run = same_run(folder, settings)
-    fabric = fabric_of(settings.training)
-    images = checked_images(settings, fabric)
-    for update in trained(settings, run, fabric, images):
-        if update.step % 100 == 0:
-            print(f"{folder.name} {update.step}/{update.steps} loss {float(update.loss):.3f}", flush=True)
-    evaluated(run)
-    (record,), _ = read_records([run])
+def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
+    """The evaluation, the effective prior, and the accuracy of neighbours on the way."""
+    evaluate(run)
     return {
-        "settings": run.settings,
-        "measures": {**values(record), "tau_effective": _tau_effective(settings, run, images)},
-        "knn": {str(line["step"]): line["knn"] for line in record.metrics if "knn" in line},
-        **{key: run.environment[key] for key in ("revision", "modified", "versions")},
+        "measures": {**read_measures(run), "tau_effective": measure_prior(settings, run, images)},
+        "knn": {str(line["step"]): line["knn"] for line in run.metrics() if "knn" in line},
     }
 
 
-def _tau_effective(settings: Settings, run: Run, images: Images | FolderImages) -> float:
+def measure_prior(settings: Any, run: Run, images: Any) -> float:
     """The effective prior of what the loss saw: two views of training images, through the projector."""
-    state, _ = latest_checkpoint(run.folder)
-    assert state is not None
-    assert images.labels is not None
-    method = method_of(settings, gather=False)
-    assert isinstance(method, SimCLR)
-    method.load_state_dict(state["module"])
-    generator = generator_of(settings.seed, "effective prior")
+    method = load_method(settings, run)
+    generator = make_generator(settings.seed, "effective prior")
     chosen = torch.randperm(len(images), generator=generator)[:ANCHORS]
     with torch.no_grad():
-        views = settings.views(images.batch(chosen), 2, generator)
-        z0, z1 = (method.eval().projector(method.encoder(view)) for view in views)
+        views = make_views(settings.views, images.batch(chosen), 2, generator)
+        z0, z1 = (method.projector(method.encoder(view)) for view in views)
     return effective_prior(z0, z1, images.labels[chosen], settings.objective.temperature)
 
 
-def main() -> None:
-    """Run what is missing of the grid."""
-    parser = grid_parser(__doc__, "build/gap")
-    parser.add_argument("--preset", default="cifar10-small", choices=PRESETS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    keep_freed_memory()
-    items = shared(grid(PRESETS[arguments.preset].settings, arguments.seeds), arguments.share)
-    fill(((name, partial(result_of, settings, arguments.runs / name)) for name, settings in items), arguments.out)
+def load_method(settings: Any, run: Run) -> SimCLR | QueueSimCLR:
+    """The encoder of a run with its projector, which only checkpoints hold, in evaluation mode."""
+    state, _ = latest_checkpoint(run.folder)
+    method = make_method(settings, gather=False)
+    if state is None or isinstance(method, CMC):
+        raise ValueError(
+            f"{run.folder} must hold a checkpoint of SimCLR, for its projector: train such a run first"
+        )
+    method.load_state_dict(state["module"])
+    return method.eval()
 
 
-if __name__ == "__main__":
-    main()
+def markdown(folder: Path) -> str:
+    """One row for each objective: accuracies in percent, what they gain on biased seed by seed, the gap closed."""
+    results = read_results(folder, "biased", "unbiased")
+    found = {name: [read_percent(runs, key) for key in PROBES.values()] for name, runs in results.items()}
+    lines = []
+    for name in sorted(results, key=lambda name: _read_name(name)[:2]):
+        compared = list(zip(found["biased"], found[name], found["unbiased"], strict=True))[:2]
+        shares = [gap_closed(*(fmean(accuracies.values()) for accuracies in three)) for three in compared]
+        lines.append([
+            _read_name(name)[2],
+            *(mean_cell(list(accuracies.values())) for accuracies in found[name]),
+            *(mean_cell(paired_differences(own, biased), "+") for biased, own, _ in compared),
+            ", ".join(f"{100 * share:.0f} %" for share in shares),
+            f"{fmean(read_percent(results[name], 'floored').values()):.1f} %",
+            f"{fmean(run['measures']['tau_effective'] for run in results[name].values()):.3f}",
+            str(len(results[name])),
+        ])  # fmt: skip
+    gains = ["linear - biased", "kNN - biased", "gap closed: linear, kNN"]
+    return markdown_table(["objective", *PROBES, *gains, "floored", "tau_eff", "seeds"], lines)
+
+
+def _read_name(name: str) -> tuple[int, float, str]:
+    """The place of a row in the table, in two numbers, and its label."""
+    kind, _, number = name.partition("-")
+    label = LABELS[kind].format(float(number) if kind == "labels" else number)
+    return list(LABELS).index(kind), float(number or 0), label
+
+
+STUDY = Study(
+    jobs=lambda flags: make_jobs(SCALES[flags.scale], flags.seeds), tables=(markdown,), scales=SCALES, seeds=3
+)

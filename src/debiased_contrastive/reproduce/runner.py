@@ -1,115 +1,238 @@
-"""Grids of runs: every result is a file, what is there is skipped, and tables are made of the files."""
+"""The runner of the paper's figures and tables and of our own studies: every job becomes one JSON file.
+
+Files that exist are skipped, and a training that was cut off is resumed: the same command, given again, finishes
+a study.
+"""
 
 import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias, TypeVar
 
-from debiased_contrastive.evaluation.seeds import mean_and_interval
-from debiased_contrastive.files import write_atomically
+import torch
+
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.cli.terminal import progress
+from debiased_contrastive.domain import find_domain
+from debiased_contrastive.files import read_json, write_atomically
+from debiased_contrastive.report.records import measure_run, read_records
+from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
+from debiased_contrastive.training.machine import keep_freed_memory, start_fabric
+from debiased_contrastive.training.settings import as_json
 
 Item = TypeVar("Item")
-Results: TypeAlias = dict[str, dict[int, dict[str, Any]]]
-"""By the name of a setting and seed."""
+Curve: TypeAlias = Sequence[Mapping[str, Any]]
+"""Lines that a training logged."""
+Seeds: TypeAlias = dict[int, dict[str, Any]]
+"""The results of one row, by seed."""
 
 
-def grid_parser(description: str | None, runs: str) -> argparse.ArgumentParser:
-    """The part of a grid's command line that all have."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--share", default="0/1", help="which part of how many")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--runs", type=Path, default=Path(runs))
-    parser.add_argument("--out", type=Path, required=True)
-    return parser
+@dataclass(frozen=True)
+class Job:
+    """How one result is made. A job is small and picklable, so that any process on any machine can run it."""
+
+    name: str
+    """Name of its file without the ending; a folder may precede it."""
+    measure: Callable[..., Any]
+    """An importable function: from (settings, run, data) to parts of the result; without a domain, of () to all."""
+    settings: Any = None
+    """What is trained; a file that holds a result of other settings is refused."""
+    domain: str = ""
+    """The domain in which the settings are trained; empty where nothing is trained."""
+
+    def make(self, runs: Path) -> Any:
+        """Train in a folder of `runs`, resuming what is there, and measure: the content of the file."""
+        if not self.domain:
+            return self.measure()
+        domain, training = find_domain(DOMAINS, self.domain), self.settings.training
+        work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
+        data = work.open_data(self.settings, fabric, None, partial(progress, quiet=True))
+        run = open_run(runs / self.name, as_json(self.settings), domain.name)
+        with progress(self.name, quiet=True) as bar:
+            for update in work.train(self.settings, run, fabric, data):
+                bar.at(update.step, update.steps, update.note())
+        return {
+            "settings": settings_without_places(self.settings),
+            **self.measure(self.settings, run, data),
+            **{key: run.environment[key] for key in ("revision", "modified", "versions")},
+        }
+
+    def check(self, path: Path) -> None:
+        """Raise where a file holds a result of other settings; those that only one version knows do not count."""
+        if self.settings is None:
+            return
+        own, found = flat_settings(as_json(self.settings)), flat_settings(read_json(path).get("settings", {}))
+        if difference := settings_difference({key: own[key] for key in own if key in found}, found):
+            raise ValueError(f"{path} is of other settings ({difference}): choose another --out, or remove it")
 
 
-def shared(items: Iterable[Item], share: str) -> list[Item]:
-    """The items of one process: of the share `1/3` the second, fifth and so on.
+@dataclass(frozen=True)
+class Study:
+    """Jobs and the tables of their results: a figure or table of the paper, or a question of our own."""
 
-    >>> shared("abcd", "1/3")
+    jobs: Callable[[argparse.Namespace], Iterable[Job]]
+    tables: Sequence[Callable[[Path], str]]
+    """From a folder of results to Markdown, empty where there is nothing to show."""
+    plot: Callable[[Path], Mapping[str, str]] = lambda _folder: {}
+    """From a folder of results to plots by their names."""
+    scales: Mapping[str, Any] = field(default_factory=dict)
+    """Settings to start from: small is for two cores, paper is the paper's."""
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Further flags, as argparse takes them."""
+    seeds: int = 0
+    """Number of seeds if none is given; 0 for a study without seeds."""
+
+
+def grid(rows: Mapping[str, Any], seeds: int, domain: str, measure: Callable[..., Any]) -> Iterator[Job]:
+    """A job for each row and seed; all rows of a seed first, so that some seeds already make a table."""
+    for seed in range(seeds):
+        for name, settings in rows.items():
+            yield Job(f"{name}-seed{seed}", measure, replace(settings, seed=seed), domain)
+
+
+def fill(jobs: Iterable[Job], out: Path, runs: Path) -> None:
+    """Make the results that have no file yet; raise before any work where a file holds other settings."""
+    files = {out / f"{job.name}.json": job for job in jobs}
+    for path, job in files.items():
+        if path.exists():
+            job.check(path)
+    for path, job in files.items():
+        if not path.exists():
+            content = job.make(runs)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, json.dumps(content, indent=1) + "\n")
+            print(path, flush=True)
+
+
+def main(module: str, words: Sequence[str] | None = None) -> None:
+    """Run what is missing of the study of a module, or print its tables; bad input is one line and exit code 2."""
+    name, loaded = module.rpartition(".")[2], import_module(module)
+    study: Study = loaded.STUDY
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument(
+        "--tables", type=Path, metavar="DIR", help="Only print the tables of the results in this folder."
+    )
+    parser = argparse.ArgumentParser(
+        name, description=loaded.__doc__, parents=[first], formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="The folder of the results.")
+    parser.add_argument("--runs", type=Path, default=Path("build") / name, help="The folder of the trainings.")
+    parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows.")
+    parser.add_argument(
+        "--share", default="0/1", metavar="K/N", help="Run every N-th job from the K-th on; K counts from 0."
+    )
+    parser.add_argument("--threads", type=int, default=1, help="Number of threads.")
+    if study.seeds:
+        parser.add_argument("--seeds", type=int, default=study.seeds, help="Number of seeds.")
+    if study.scales:
+        parser.add_argument("--scale", choices=study.scales, default="small", help="The settings to start from.")
+    for flag, options in study.flags.items():
+        parser.add_argument(f"--{flag}", **options)
+    try:
+        # Tables need none of the flags that jobs require.
+        if folder := first.parse_known_args(words)[0].tables:
+            print("\n".join(filter(None, (table(folder) for table in study.tables))), end="")
+            for what, picture in study.plot(folder).items():
+                write_atomically(folder / f"{what}.svg", picture)
+            return
+        arguments = parser.parse_args(words)
+        torch.set_num_threads(arguments.threads)
+        keep_freed_memory()
+        jobs = choose_rows(study.jobs(arguments), arguments.rows)
+        fill(take_share(jobs, arguments.share), arguments.out, arguments.runs)
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{name}: {error}\n")
+
+
+def choose_rows(jobs: Iterable[Job], rows: Sequence[str] | None) -> list[Job]:
+    """The jobs whose names, without folder and seed, are among these; all of them if None."""
+    named = [(re.sub(r"-seed\d+$", "", Path(job.name).name), job) for job in jobs]
+    names = dict.fromkeys(name for name, _ in named)
+    if unknown := [name for name in rows or () if name not in names]:
+        raise ValueError(f"--rows must be of {', '.join(names)}; got {', '.join(unknown)}")
+    return [job for name, job in named if rows is None or name in rows]
+
+
+def take_share(items: Iterable[Item], share: str) -> list[Item]:
+    """The items of one process among several: for `1/3` the second, the fifth and so on.
+
+    >>> take_share("abcd", "1/3")
     ['b']
     """
-    part, parts = map(int, share.split("/"))
-    if not 0 <= part < parts:
-        raise ValueError(f"a share must be K/N with K from 0 to N - 1; got {share}")
-    return list(items)[part::parts]
+    match = re.fullmatch(r"(\d+)/(\d+)", share)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise ValueError(f"--share must be K/N with K from 0 to N - 1; got {share}")
+    return list(items)[int(match[1]) :: int(match[2])]
 
 
-def fill(made: Iterable[tuple[str, Callable[[], dict[str, Any]]]], out: Path) -> None:
-    """Make the results that have no file yet, each under its name."""
-    out.mkdir(parents=True, exist_ok=True)
-    for name, make in made:
-        path = out / f"{name}.json"
-        if not path.exists():
-            write_atomically(path, json.dumps(make(), indent=1) + "\n")
+def settings_without_places(settings: Any) -> dict[str, Any]:
+    """The settings without the folders of the data, which are of no use to others."""
+    content = as_json(settings)
+    if "data" in content:
+        content["data"] |= {"root": None, "test_root": None}
+    if "text" in content:
+        content["text"] = {key: value for key, value in content["text"].items() if key not in ("path", "cache")}
+    return content
 
 
-def read_results(folder: Path, *needed: str) -> Results:
-    """The files of a grid, in which settings of these names must be."""
-    found: Results = {}
+def read_measures(run: Run) -> dict[str, float]:
+    """The numbers of a run that was trained and evaluated, as a report has them."""
+    (record,), _ = read_records([run])
+    return measure_run(record, find_domain(DOMAINS, run.domain))
+
+
+def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:
+    """The results in a folder by row and seed; rows of these names must be there."""
+    found: dict[str, Seeds] = {}
     for path in sorted(folder.glob("*.json")):
         match = re.fullmatch(r"(.+)-seed(\d+)", path.stem)
         if match is None:
-            raise ValueError(f"{path} must be named SETTING-seedN.json, as the grid names it")
-        found.setdefault(match[1], {})[int(match[2])] = json.loads(path.read_text(encoding="utf-8"))
+            raise ValueError(f"{path} must be named SETTING-seedN.json, as the runner names it")
+        found.setdefault(match[1], {})[int(match[2])] = read_json(path)
     if not set(needed) <= set(found):
         raise ValueError(f"{folder} must hold {' and '.join(needed)} runs to compare with; got {list(found)}")
     return found
 
 
-def gains(own: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
-    """Differences of runs with the same seed, so with the same weights at the start and the same order."""
-    return [own[seed] - others[seed] for seed in own if seed in others]
+def read_percent(runs: Seeds, key: str) -> dict[int, float]:
+    """A measure of each seed that has it, in percent."""
+    return {seed: 100 * float(run["measures"][key]) for seed, run in runs.items() if key in run["measures"]}
 
 
-def shown(values: Sequence[float], sign: str = "") -> str:
-    """Mean and half of its 95 % interval.
-
-    >>> shown([70.0, 72.0]), shown([1.0], "+"), shown([])
-    ('71.0 ± 12.7', '+1.0', '-')
-    """
-    if not values:
-        return "-"
-    mean, half_width = mean_and_interval(list(values))
-    return f"{mean:{sign}.1f} ± {half_width:.1f}" if len(values) > 1 else f"{mean:{sign}.1f}"
+def shorten(curve: Curve, keys: Sequence[str], points: int) -> list[dict[str, Any]]:
+    """At most so many lines of a curve, always with the last; only these keys, rounded to five digits."""
+    every = max(1, -(-len(curve) // points))
+    lines = [line for place, line in enumerate(curve, 1) if place % every == 0 or place == len(curve)]
+    return [{key: _round(line[key]) for key in keys if key in line} for line in lines]
 
 
-def shortened(course: Sequence[Mapping[str, Any]], keys: Sequence[str], points: int = 60) -> list[dict[str, Any]]:
-    """At most so many lines of what was logged, the last among them, with these keys and five digits."""
-    every = max(1, -(-len(course) // points))
-    lines = [line for place, line in enumerate(course, 1) if place % every == 0 or place == len(course)]
-    return [{key: _short(line[key]) for key in keys if key in line} for line in lines]
-
-
-def _short(value: Any) -> Any:
-    """With as many digits as mean something."""
-    if isinstance(value, float):
-        return float(f"{value:.5g}")
+def _round(value: Any) -> Any:
     if isinstance(value, list):
-        return [_short(one) for one in value]
-    return value
+        return [_round(one) for one in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
-def logged(course: Sequence[Mapping[str, Any]], key: str) -> list[tuple[int, float]]:
-    """Steps and values where there is one."""
-    return [(int(line["step"]), float(line[key])) for line in course if key in line]
+def curve_points(curve: Curve, key: str) -> list[tuple[int, float]]:
+    """Steps and values of the lines that hold the key."""
+    return [(int(line["step"]), float(line[key])) for line in curve if key in line]
 
 
-def fifths(course: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    """The mean in each fifth of a training."""
-    end = course[-1]["step"]
-    parts: list[list[float]] = [[] for _ in range(5)]
-    for step, value in logged(course, key):
-        parts[min(4, 5 * (step - 1) // end)].append(value)
-    return [fmean(part) if part else math.nan for part in parts]
+def means_by_part(curve: Curve, key: str, parts: int) -> list[float]:
+    """The mean in each of so many equal parts of a training, NaN where a part logged nothing."""
+    found: list[list[float]] = [[] for _ in range(parts)]
+    for step, value in curve_points(curve, key):
+        found[min(parts - 1, parts * (step - 1) // int(curve[-1]["step"]))].append(value)
+    return [fmean(part) if part else math.nan for part in found]
 
 
-def table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """In Markdown, numbers to the right."""
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *lines))
+def cells_by_part(runs: Seeds, key: str, parts: int, form: str) -> list[str]:
+    """Cells of a table: the mean over seeds in each part of a training."""
+    by_run = [means_by_part(run["course"], key, parts) for run in runs.values()]
+    return [form.format(fmean(part)) for part in zip(*by_run, strict=True)]

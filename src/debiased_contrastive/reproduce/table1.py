@@ -1,115 +1,132 @@
-"""Contrastive multiview coding: biased, debiased, and what stands below the floor (Table 1).
+"""Table 1: contrastive multiview coding, biased and debiased, by what happens at the floor.
 
-    python -m debiased_contrastive.reproduce.table1 --images DIR --out results/cmc
+    python -m debiased_contrastive.reproduce table1 --images DIR --out results/cmc
+    python -m debiased_contrastive.reproduce table1 --tables results/cmc
 
-DIR holds `train` and `val`, with a folder for each class. Every run's numbers go to one file of `--out`; a run
-whose file is there is skipped, one that was cut off is resumed, so the same command, given again, finishes it.
-`--share 0/2` and `--share 1/2` split it over two processes. What order does to a bank takes fewer epochs:
-
-    python -m debiased_contrastive.reproduce.table1 --rows biased epochs --epochs 10 --seeds 1 --images DIR \
-        --out results/cmc_order
+DIR holds `train` and `val`, with a folder for each class. What order does to a bank takes fewer epochs:
+`--rows biased epochs --epochs 10 --seeds 1 --out results/cmc_order`.
 """
 
+import math
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, get_args
+from statistics import fmean
+from typing import Any
 
-import torch
+from debiased_contrastive.images.evaluate import evaluate
+from debiased_contrastive.images.settings import PRESETS
+from debiased_contrastive.images.sources import read_probe_images
+from debiased_contrastive.paper import published_number
+from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
+from debiased_contrastive.reproduce import runner
+from debiased_contrastive.reproduce.runner import Job, Study, grid, read_percent, read_results
+from debiased_contrastive.runs import Run
 
-from debiased_contrastive.images.evaluate import evaluated
-from debiased_contrastive.images.presets import PRESETS
-from debiased_contrastive.images.run import check_images, trained
-from debiased_contrastive.images.settings import Settings
-from debiased_contrastive.images.sources import Probed, probe_images
-from debiased_contrastive.objectives.checks import OnFloor
-from debiased_contrastive.report.measure import values
-from debiased_contrastive.report.record import read_records
-from debiased_contrastive.reproduce.runner import fill, grid_parser, shared, shortened
-from debiased_contrastive.training.fit import fabric_of, same_run
-from debiased_contrastive.training.memory import keep_freed_memory
-
+SCALES = {"small": PRESETS["cmc-small"].settings, "paper": PRESETS["cmc-imagenet100"].settings}
 TAU_PLUS = (0.005, 0.01)
+RULES = {"clamp": "clamped", "biased": "biased loss below", "smooth": "smooth", "cap_tau": "capped tau_plus"}
+"""What happens at the floor."""
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "biased": ("biased", {"kind": "biased"}),
+    **{
+        f"tau-{tau}-{rule}": (f"tau_plus {tau}, {what}", {"kind": "debiased", "tau_plus": tau, "on_floor": rule})
+        for tau in TAU_PLUS
+        for rule, what in RULES.items()
+    },
+    # Told the prior of a hundred classes.
+    "auto": ("tau_plus auto", {"kind": "debiased", "tau_plus": 0.01, "auto": True}),
+    "epochs": ("biased, each image once in an epoch", {"kind": "biased"}),
+}
+"""Labels, and the changes to the objective of a preset; the last row also changes the order of the images."""
+PAPER = {"biased": ("biased", 0.0), **{f"tau-{tau}-biased": ("debiased", tau) for tau in TAU_PLUS}}
+"""Objective and tau_plus of the rows that the paper has: below the floor it took the biased loss."""
 LOGGED = ("step", "loss", "floored", "tau_plus", "tau_cap_median", "tau_cap_low", "images_per_second")
-POINTS = 100
-"""Of a course, three in an epoch."""
+CURVE_LINES = 100
+"""Number of lines of a curve in a result: three in an epoch."""
+_read_images = lru_cache(maxsize=1)(read_probe_images)
+"""Reads the images once, since they are the same in every run."""
 
 
-def rows(base: Settings) -> dict[str, Settings]:
-    """What the paper's table asks for."""
-    made = {"biased": _with(base, kind="biased")}
-    for tau_plus in TAU_PLUS:
-        for on_floor in get_args(OnFloor):
-            name = f"tau-{tau_plus}-{on_floor}"
-            made[name] = _with(base, kind="debiased", tau_plus=tau_plus, on_floor=on_floor)
-    return made
+def make_jobs(base: Any, seeds: int, *, official: bool = False) -> Iterator[Job]:
+    """Every row with every seed."""
+    rows = {name: replace(base, objective=replace(base.objective, **change)) for name, (_, change) in ROWS.items()}
+    rows["epochs"] = replace(rows["epochs"], data=replace(base.data, order="epochs"))
+    return grid(rows, seeds, "images", partial(measure, official=official))
 
 
-def further(base: Settings) -> dict[str, Settings]:
-    """A tau_plus that follows training, told the prior of a hundred classes; epochs of all images."""
-    return {
-        "auto": _with(base, kind="debiased", tau_plus=0.01, auto=True),
-        "epochs": replace(_with(base, kind="biased"), data=replace(base.data, order="epochs")),
-    }
+def measure(settings: Any, run: Run, _images: object, *, official: bool) -> dict[str, Any]:
+    """The evaluation and the curves."""
+    evaluate(run, official=official, images=_read_images(settings.data))
+    curve = runner.shorten(list(run.metrics()), LOGGED, CURVE_LINES)
+    return {"measures": runner.read_measures(run), "course": curve}
 
 
-def _with(base: Settings, **changed: Any) -> Settings:
-    return replace(base, objective=replace(base.objective, **changed))
+def markdown(folder: Path) -> str:
+    """One row for each objective: accuracies in percent, gains on biased seed by seed, and the paper's."""
+    results = read_results(folder, "biased")
+    biased, lines = read_percent(results["biased"], "linear_top1"), []
+    for name in filter(results.__contains__, ROWS):
+        found = [read_percent(results[name], key) for key in ("linear_top1", "linear_top5", "knn")]
+        gains = "" if name == "biased" else mean_cell(paired_differences(found[0], biased), "+")
+        cells = [mean_cell(list(accuracies.values())) for accuracies in found]
+        paper = [_published(name, key) for key in ("top1", "top5")]
+        lines.append([ROWS[name][0], *cells, gains, *paper, str(len(found[0]))])
+    theirs = ["ImageNet-100 in the paper: top-1", "top-5"]
+    return markdown_table(["objective", "top-1", "top-5", "kNN", "top-1 - biased", *theirs, "seeds"], lines)
 
 
-def grid(base: Settings, seeds: int) -> Iterator[tuple[str, Settings]]:
-    """Name and settings of every run; whole seeds first, so that a part of it is already a table."""
-    for part in (rows, further):
-        for seed in range(seeds):
-            for name, settings in part(base).items():
-                yield f"{name}-seed{seed}", replace(settings, seed=seed)
+def _published(name: str, measure: str) -> str:
+    objective, tau_plus = PAPER.get(name, ("", 0.0))
+    value = published_number("imagenet100", objective, tau_plus=tau_plus, measure=measure)
+    return "" if value is None else f"{value:.2f}"
 
 
-def result_of(settings: Settings, folder: Path, images: Probed, *, official: bool = False) -> dict[str, Any]:
-    """Train and evaluate one run of the grid, from wherever it stands."""
-    run = same_run(folder, settings)
-    fabric = fabric_of(settings.training)
-    check_images(settings, images[0], fabric)
-    for update in trained(settings, run, fabric, images[0]):
-        if update.step % 500 == 0:
-            print(f"{folder.name} {update.step}/{update.steps} loss {float(update.loss):.3f}", flush=True)
-    evaluated(run, official=official, images=images)
-    (record,), _ = read_records([run])
-    return {
-        # Where the images were is of no use to others.
-        "settings": {**run.settings, "data": {**run.settings["data"], "root": None, "test_root": None}},
-        "measures": values(record),
-        "course": shortened(record.metrics, LOGGED, points=POINTS),
-        **{key: run.environment[key] for key in ("revision", "modified", "versions")},
-    }
+def floors_markdown(folder: Path) -> str:
+    """By fifths of a run: the largest safe tau_plus in biased training, and the share of anchors on the floor."""
+    results, lines = read_results(folder, "biased"), []
+    for name in filter(results.__contains__, ROWS):
+        label, change = ROWS[name]
+        for key in ("tau_cap_median", "tau_cap_low") if change["kind"] == "biased" else ("floored",):
+            form = "{:.1%}" if key == "floored" else "{:.3f}"
+            lines.append([f"{label}: {key}", *runner.cells_by_part(results[name], key, 5, form)])
+    return markdown_table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
 
 
-def main() -> None:
-    """Run what is missing of the grid."""
-    parser = grid_parser(__doc__, "build/cmc")
-    parser.add_argument("--images", type=Path, required=True, help="a folder with train and val")
-    preset = PRESETS["cmc-small"].settings
-    names = [*rows(preset), *further(preset)]
-    parser.add_argument("--rows", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--epochs", type=int, default=preset.training.epochs)
-    parser.add_argument("--official", action="store_true", help="also the probe of the released code")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    keep_freed_memory()
-    roots = {"root": arguments.images.resolve() / "train", "test_root": arguments.images.resolve() / "val"}
-    data, training = replace(preset.data, **roots), replace(preset.training, epochs=arguments.epochs)
-    base = replace(preset, data=data, training=training)
-    chosen = (item for item in grid(base, arguments.seeds) if item[0].rpartition("-seed")[0] in arguments.rows)
-    items = shared(chosen, arguments.share)
-    # Read once: they are the same in every run.
-    images = probe_images(base.data)
-    made = (
-        (name, partial(result_of, settings, arguments.runs / name, images, official=arguments.official))
-        for name, settings in items
-    )
-    fill(made, arguments.out)
+def thirds_markdown(folder: Path) -> str:
+    """The loss of biased training by the third of an epoch, in the second half; empty without the row epochs."""
+    results, lines = read_results(folder, "biased"), []
+    for name in ("biased", "epochs") if "epochs" in results else ():
+        thirds: list[list[float]] = [[], [], []]
+        for run in results[name].values():
+            epochs = run["settings"]["training"]["epochs"]
+            epoch = run["course"][-1]["step"] / epochs
+            for step, loss in runner.curve_points(run["course"], "loss"):
+                if 2 * step > epochs * epoch:
+                    thirds[int(3 * ((step - 1) % epoch) / epoch)].append(loss)
+        lines.append(
+            [ROWS[name][0], *(f"{fmean(third or [math.nan]):.2f}" for third in thirds), str(len(results[name]))]
+        )
+    return markdown_table(["", "first third", "second", "last", "seeds"], lines) if lines else ""
 
 
-if __name__ == "__main__":
-    main()
+def _jobs(flags: Namespace) -> Iterator[Job]:
+    base, images = SCALES[flags.scale], flags.images.resolve()
+    data = replace(base.data, root=images / "train", test_root=images / "val")
+    training = base.training if flags.epochs is None else replace(base.training, epochs=flags.epochs)
+    return make_jobs(replace(base, data=data, training=training), flags.seeds, official=flags.official)
+
+
+STUDY = Study(
+    jobs=_jobs,
+    tables=(markdown, floors_markdown, thirds_markdown),
+    scales=SCALES,
+    seeds=3,
+    flags={
+        "images": {"type": Path, "required": True, "help": "A folder with train and val."},
+        "epochs": {"type": int, "help": "Number of epochs, instead of the scale's."},
+        "official": {"action": "store_true", "help": "Evaluate with the probe of the released code, too."},
+    },
+)

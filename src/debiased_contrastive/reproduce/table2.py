@@ -1,117 +1,125 @@
-"""Biased beside debiased sentence vectors on the six tasks, with untrained ones for scale (Table 2).
+"""Table 2: biased beside debiased sentence vectors on the six tasks, with untrained ones for scale.
 
-    python -m debiased_contrastive.reproduce.table2 --corpus NOVELS --task-data TASKS --out results/novels
-
-Every run's numbers go to one file of `--out`; a run whose file is there is skipped, one that was cut off is
-resumed, so the same command, given again, finishes the grid. `--share 0/2` and `--share 1/2` split it over two
-processes.
+python -m debiased_contrastive.reproduce table2 --corpus NOVELS --task-data TASKS --out results/novels
+python -m debiased_contrastive.reproduce table2 --tables results/novels
 """
 
-from collections.abc import Iterator
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from statistics import fmean
+from typing import Any
 
 import torch
 
-from debiased_contrastive.numerics import seed_of
-from debiased_contrastive.reproduce.runner import fill, grid_parser, shared
+from debiased_contrastive.numerics import derive_seed
+from debiased_contrastive.paper import SENTENCE_SCORES, SENTENCE_TASKS
+from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
+from debiased_contrastive.reproduce import runner
+from debiased_contrastive.reproduce.runner import Job, Seeds, Study, grid, read_results
+from debiased_contrastive.runs import Run
 from debiased_contrastive.text.corpus import Corpus
-from debiased_contrastive.text.evaluate import scores
-from debiased_contrastive.text.presets import TEXT_PRESETS
-from debiased_contrastive.text.run import (
-    SentenceEncoder,
-    encoder_with,
-    method_for,
-    sentence_encoder,
-    text_of,
-    trained_towers,
-    with_corpus,
-)
-from debiased_contrastive.text.settings import TextObjective, TextSettings
-from debiased_contrastive.text.towers import TowerName
-from debiased_contrastive.training.fit import fabric_of, same_run
-from debiased_contrastive.training.memory import keep_freed_memory
-from debiased_contrastive.training.settings import as_json
+from debiased_contrastive.text.run import evaluate, make_method, make_sentence_encoder, read_corpus, score_tasks
+from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective, TextSettings, TowerName, with_corpus
 
+SCALES = {"small": TEXT_PRESETS["quickthoughts-small"].settings, "paper": TEXT_PRESETS["quickthoughts"].settings}
+UNTRAINED: dict[str, TowerName] = {"random-bag": "bag", "random-gru": "gru"}
+"""Towers before their first step: a bag with a random direction for each word, and a recurrent network."""
 OBJECTIVES = {
     "biased": TextObjective("biased"),
     "tau-0.005": TextObjective("debiased", tau_plus=0.005),
     "tau-0.01": TextObjective("debiased", tau_plus=0.01),
 }
-UNTRAINED: dict[str, TowerName] = {"random-gru": "gru", "random-bag": "bag"}
-"""Towers before their first step: a recurrent network, and a bag with a random direction for each word."""
+LABELS = {
+    "random-bag": "bag of words, random directions",
+    "random-gru": "random towers",
+    "biased": "biased",
+    "tau-0.005": "tau_plus 0.005",
+    "tau-0.01": "tau_plus 0.01",
+}
 LOGGED = ("step", "loss", "floored", "tau_cap_median", "sentences_per_second")
-EVERY = 50
-"""Steps between two points of a course in the results."""
+CURVE_STEPS = 50
+"""Steps between two lines of a curve in a result."""
 
 
-class Entry(NamedTuple):
-    """One run of the grid."""
-
-    name: str
-    settings: TextSettings
-    trained: bool = True
-
-
-def grid(base: TextSettings, seeds: int) -> Iterator[Entry]:
-    """Every run; whole seeds first, so that a part of it is already a table."""
-    for seed in range(seeds):
-        settings = replace(base, seed=seed)
-        for name, objective in OBJECTIVES.items():
-            yield Entry(f"{name}-seed{seed}", replace(settings, objective=objective))
-        for name, tower in UNTRAINED.items():
-            yield Entry(f"{name}-seed{seed}", replace(settings, towers=replace(base.towers, name=tower)), False)
+def make_jobs(base: TextSettings, seeds: int, tasks: Path) -> Iterator[Job]:
+    """Jobs for every objective with every seed, and for untrained towers."""
+    objectives = {name: replace(base, objective=objective) for name, objective in OBJECTIVES.items()}
+    yield from grid(objectives, seeds, "text", partial(measure, tasks=tasks))
+    untrained = {name: replace(base, towers=replace(base.towers, name=tower)) for name, tower in UNTRAINED.items()}
+    for job in grid(untrained, seeds, "", measure_untrained):
+        yield replace(job, measure=partial(measure_untrained, job.settings, tasks))
 
 
-def result_of(entry: Entry, tasks: Path, runs: Path) -> dict[str, Any]:
-    """Train and score one run of the grid, from wherever it stands."""
-    settings = entry.settings
-    corpus, content = text_of(settings), as_json(settings)
-    # Where the text lies is no part of a result.
-    content["text"] = {key: value for key, value in content["text"].items() if key not in ("path", "cache")}
-    result = {"settings": content, "trained": entry.trained, "sentences": len(corpus)}
-    if not entry.trained:
-        return {**result, "tasks": scores(_untrained(settings, corpus), tasks)}
-    run, fabric = same_run(runs / entry.name, settings), fabric_of(settings.training)
-    for update in trained_towers(settings, run, fabric, corpus):
-        if update.step % 100 == 0:
-            print(f"{entry.name} {update.step}/{update.steps} loss {update.loss.item():.3f}", flush=True)
-    course = [
-        {key: line[key] for key in LOGGED}
-        for line in run.metrics()
-        if line["step"] % EVERY == 0 or line["step"] == 1
-    ]
-    return {
-        **result,
-        "tasks": scores(sentence_encoder(run.folder, fabric.device), tasks),
-        "course": course,
-        **{key: run.environment[key] for key in ("revision", "modified", "versions")},
-    }
+def measure(_settings: TextSettings, run: Run, corpus: Corpus, *, tasks: Path) -> dict[str, Any]:
+    """The scores on the six tasks, and the curves."""
+    evaluate(run, task_data=tasks)
+    lines = [line for line in run.metrics() if line["step"] % CURVE_STEPS == 0 or line["step"] == 1]
+    curve = [{key: line[key] for key in LOGGED} for line in lines]
+    return {"trained": True, "sentences": len(corpus), "tasks": run.evaluation["tasks"], "course": curve}
 
 
-def _untrained(settings: TextSettings, corpus: Corpus) -> SentenceEncoder:
-    torch.manual_seed(seed_of(settings.seed, "weights"))
-    method = method_for(settings, corpus.tokenizer.get_vocab_size())
-    return encoder_with(method, corpus.tokenizer, settings.text.longest)
+def measure_untrained(settings: TextSettings, tasks: Path) -> dict[str, Any]:
+    """The scores of towers before their first step."""
+    corpus = read_corpus(settings)
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    method = make_method(settings, corpus.tokenizer.get_vocab_size())
+    scores = score_tasks(make_sentence_encoder(method, corpus.tokenizer, settings.text.longest), tasks)
+    content = runner.settings_without_places(settings)
+    return {"settings": content, "trained": False, "sentences": len(corpus), "tasks": scores}
 
 
-def main() -> None:
-    """Run what is missing of the grid."""
-    parser = grid_parser(__doc__, "build/sentences")
-    parser.add_argument("--corpus", type=Path, required=True, help="as for debiased train")
-    parser.add_argument("--task-data", type=Path, required=True, help="folder with the files of the six tasks")
-    parser.add_argument("--cache", type=Path, help="folder for the tokens; beside the corpus if not given")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    keep_freed_memory()
-    base = with_corpus(TEXT_PRESETS["quickthoughts-small"].settings, arguments.corpus)
-    base = replace(base, text=replace(base.text, cache=arguments.cache))
-    entries = shared(grid(base, arguments.seeds), arguments.share)
-    tasks, runs = arguments.task_data, arguments.runs
-    fill(((entry.name, partial(result_of, entry, tasks, runs)) for entry in entries), arguments.out)
+def markdown(folder: Path) -> str:
+    """One row for each setting: scores in percent, mean of the accuracies, and what that gains on biased."""
+    results = read_results(folder, "biased")
+    biased, lines = _means(results["biased"]), []
+    for name in sorted(results, key=[*LABELS, *results].index):
+        runs, means = results[name], _means(results[name])
+        cells = [mean_cell([_score(run, task) for run in runs.values()]) for task in SENTENCE_TASKS]
+        gains = "" if name == "biased" else mean_cell(paired_differences(means, biased), "+")
+        lines.append([LABELS.get(name, name), *cells, mean_cell(list(means.values())), gains, str(len(runs))])
+    for tau_plus, paper in SENTENCE_SCORES.items():
+        mean = fmean(value for task, value in paper.items() if task != "MSRP F1")
+        label = f"paper, tau_plus {tau_plus}" if tau_plus else "paper, biased"
+        lines.append([label, *(f"{value:.1f}" for value in paper.values()), f"{mean:.1f}", "", ""])
+    return markdown_table(["vectors", *SENTENCE_TASKS, "mean", "mean - biased", "seeds"], lines)
 
 
-if __name__ == "__main__":
-    main()
+def _score(run: Mapping[str, Any], task: str) -> float:
+    name, _, key = task.partition(" ")
+    return 100 * float(run["tasks"][name][key.lower() or "accuracy"])
+
+
+def _means(runs: Seeds) -> dict[int, float]:
+    tasks = [task for task in SENTENCE_TASKS if task != "MSRP F1"]
+    return {seed: fmean(_score(run, task) for task in tasks) for seed, run in runs.items()}
+
+
+def course_markdown(folder: Path) -> str:
+    """Share of the pairs on the floor in each tenth of the training, and tau_cap in the last."""
+    results, lines = read_results(folder, "biased"), []
+    for name in filter(results.__contains__, ("tau-0.005", "tau-0.01")):
+        shares = [cell.rstrip("%") for cell in runner.cells_by_part(results[name], "floored", 10, "{:.2%}")]
+        caps = [runner.means_by_part(run["course"], "tau_cap_median", 10)[-1] for run in results[name].values()]
+        lines.append([LABELS[name], *shares, f"{fmean(caps):.2f}"])
+    return markdown_table(["floored, %", *(f"{10 * k} %" for k in range(1, 11)), "tau_cap at the end"], lines)
+
+
+def _jobs(flags: Namespace) -> Iterator[Job]:
+    base = with_corpus(SCALES[flags.scale], flags.corpus)
+    return make_jobs(replace(base, text=replace(base.text, cache=flags.cache)), flags.seeds, flags.task_data)
+
+
+STUDY = Study(
+    jobs=_jobs,
+    tables=(markdown, course_markdown),
+    scales=SCALES,
+    seeds=3,
+    flags={
+        "corpus": {"type": Path, "required": True, "help": "The text to train on, as for debiased train."},
+        "task-data": {"type": Path, "required": True, "help": "The folder with the files of the six tasks."},
+        "cache": {"type": Path, "help": "The folder for the tokens; beside the corpus if not given."},
+    },
+)

@@ -1,4 +1,4 @@
-"""A corpus of any size as numbers in memory-mapped files, made once and kept beside it."""
+"""A corpus of any size as token ids in memory-mapped files, which are written once and kept as a cache."""
 
 import errno
 import hashlib
@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,28 +19,30 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from debiased_contrastive.files import file_digest, not_written, read_json, read_text
-from debiased_contrastive.text.sentences import blocks, files_of
+from debiased_contrastive.files import file_digest, read_json, read_text, write_error
+from debiased_contrastive.numerics import make_generator
+from debiased_contrastive.text.sentences import list_files, read_sentences
 from debiased_contrastive.text.vocabulary import (
     FIRST,
     UNKNOWN,
-    Numbering,
     Sentences,
-    padded,
-    tokenizer_from,
-    tokenizer_of,
+    WordNumbering,
+    make_tokenizer,
+    pad,
+    parse_tokenizer,
 )
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-Shown = Callable[[int, int, str], None]
-"""Called with how much is done, of how much, and of what."""
+OnProgress = Callable[[int, int, str], None]
+"""Called with the amount done, the total amount, and what is being done."""
 
 _FORMAT = 2
-"""To be counted up when the same text and settings give other files."""
-_CONTENT = ("tokens.npy", "offsets.npy", "starts.npy", "tokenizer.json")
-_PART = 2**16
+"""To be raised when the same text and settings give other files."""
+_ARRAYS = ("tokens.npy", "offsets.npy", "starts.npy")
+_CONTENT = (*_ARRAYS, "tokenizer.json")
+_NUMBERS_AT_ONCE = 2**16
 _Part = npt.NDArray[Any]
 
 
@@ -51,22 +53,21 @@ class Corpus:
     tokens: npt.NDArray[np.int32]
     """All ids, sentence after sentence; memory-mapped, as are the next two."""
     offsets: npt.NDArray[np.int64]
-    """(n + 1,) where in `tokens` each sentence begins, and the end of the last"""
+    """(n + 1,) where in `tokens` each sentence begins, and the end of the last one."""
     starts: npt.NDArray[np.bool_]
-    """(n,) whether a break stands before the sentence"""
+    """(n,) whether there is a break before the sentence."""
     tokenizer: "Tokenizer"
-    """Of Hugging Face; its `to_str` is what a run keeps."""
+    """Hugging Face's tokeniser; its `to_str` is what a run keeps."""
     longest: int
-    """Number of words after which sentences are cut"""
+    """Number of words after which sentences are cut."""
     held_out: int
-    """Number of sentences at the beginning that are not trained on"""
+    """Number of sentences at the beginning that are not trained on."""
     dropped: int
-    """Number of rows of tables that held no word"""
+    """Number of rows of tables that held no word."""
     digest: str = ""
-    """The same for the same sentences and words, wherever they lie"""
+    """A checksum of the sentences and words, whatever their path."""
 
     def __len__(self) -> int:
-        """Number of sentences, those held out included."""
         return len(self.starts)
 
     def batch(self, start: int, size: int) -> Sentences:
@@ -76,13 +77,13 @@ class Corpus:
                 f"a batch must lie within the {len(self)} sentences; got {size} sentences from sentence {start}"
             )
         offsets = np.asarray(self.offsets[start : start + size + 1])
-        return padded(self.tokens[offsets[0] : offsets[-1]], np.diff(offsets), self.linked(start, size))
+        return pad(self.tokens[offsets[0] : offsets[-1]], np.diff(offsets), self.linked(start, size))
 
     def linked(self, start: int, size: int) -> Tensor:
         """(size - 1,) bool, whether each of these sentences and the next are neighbours."""
         return torch.from_numpy(~self.starts[start + 1 : start + size])
 
-    def blocks(self, size: int) -> int:
+    def num_blocks(self, size: int) -> int:
         """Number of whole blocks of `size` sentences to train on; the rest of the text is dropped."""
         trained = len(self) - self.held_out
         if not 2 <= size <= trained:
@@ -92,13 +93,13 @@ class Corpus:
             )
         return trained // size
 
-    def block(self, step: int, size: int, seed: int) -> int:
+    def block_start(self, step: int, size: int, seed: int) -> int:
         """The sentence at which the block of a step begins: each epoch has every block once, in its own order."""
-        epoch, place = divmod(step, self.blocks(size))
-        return self.held_out + size * int(_order(epoch, self.blocks(size), seed)[place])
+        epoch, place = divmod(step, self.num_blocks(size))
+        return self.held_out + size * int(_order(epoch, self.num_blocks(size), seed)[place])
 
 
-def corpus_of(
+def load_corpus(
     path: Path | str,
     *,
     size: int = 50_000,
@@ -108,18 +109,18 @@ def corpus_of(
     column: str = "sentence",
     breaks: Sequence[str] | None = None,
     cache: Path | str | None = None,
-    shown: Shown | None = None,
+    progress: OnProgress | None = None,
     tell: Callable[[str], None] = lambda _line: None,
 ) -> Corpus:
-    """The sentences of a text, .tsv or .parquet file, or of a folder of them; `blocks` says how they are read.
+    """Load the sentences of a text, .tsv or .parquet file, or of a folder of them; `read_sentences` reads them.
 
     The vocabulary is the unknown word and the `size` - 1 most frequent words, of equally frequent ones the
     first by code points. It is counted over what is trained on: all sentences but the first `held_out`, each
     up to its first `longest` words. With the padding there are at most `size` + 1 ids.
 
     The result is kept in a folder beside the text, or in the folder `cache`, under a checksum of the content
-    of the files and of the settings, and found there the next time. Outdated ones may be deleted at any time, and
-    one that is damaged is made anew: `tell` is given a line about it.
+    of the files and of the settings. It may be deleted at any time; if it is damaged, it is written anew, and
+    `tell` is given a line about it.
     """
     for name, value, least in (("size", size, 1), ("longest", longest, 1), ("held_out", held_out, 0)):
         if value < least:
@@ -133,64 +134,64 @@ def corpus_of(
         "column": column,
         "breaks": None if breaks is None else list(breaks),
     }
-    files = files_of(path)
-    before = _states(files)
-    shown = shown or (lambda _done, _total, _what: None)
-    checksum = _checksum(files, settings, shown)
+    files = list_files(path)
+    before = _sizes_and_times(files)
+    progress = progress or (lambda _done, _total, _what: None)
+    checksum = _checksum(files, settings, progress)
     folder = Path(path.parent if cache is None else cache) / f"{path.name}.tokens-{checksum[:12]}"
-    found = _kept(folder, checksum)
-    if found is not None:
-        return found
+    corpus = _open_cache(folder, checksum)
+    if corpus is not None:
+        return corpus
     if folder.exists():
         tell(f"{folder} is damaged and is made anew")
-    with _unfinished(folder) as place:
-        text = _numbered(files, settings, place, shown)
-        if _states(files) != before:
+    with _temporary_folder(folder) as place:
+        text = _number_words(files, settings, place, progress)
+        if _sizes_and_times(files) != before:
             raise ValueError(f"{path} must stay as it is while it is read; it changed; call again")
-        _check(text, path, held_out)
+        if not text.sentences:
+            raise ValueError(f"{path} must hold at least one sentence; it holds none")
+        if held_out >= text.sentences:
+            raise ValueError(f"held_out must be less than the {text.sentences} sentences of {path}; got {held_out}")
         new = place / "new"
         new.mkdir()
-        _build(text, settings, place, new, shown)
+        _build(text, settings, place, new, progress)
         counts = {"sentences": text.sentences, "tokens": text.tokens, "dropped": text.dropped}
         digests = {"digests": {name: file_digest(new / name) for name in _CONTENT}}
         _write(new / "corpus.json", [json.dumps({"checksum": checksum, **settings, **counts, **digests}).encode()])
-        _put(new, folder, checksum, place / "old")
-    found = _kept(folder, checksum)
-    if found is None:
+        _move_into_place(new, folder, checksum, place / "old")
+    corpus = _open_cache(folder, checksum)
+    if corpus is None:
         raise ValueError(f"{folder} must hold what was just written; it does not; check the disk")
-    return found
+    return corpus
 
 
-def _states(files: Iterable[Path]) -> list[tuple[int, int]]:
+def _sizes_and_times(files: Iterable[Path]) -> list[tuple[int, int]]:
     return [(state.st_size, state.st_mtime_ns) for state in (path.stat() for path in files)]
 
 
-def _checksum(files: Sequence[Path], settings: dict[str, Any], shown: Shown) -> str:
+def _checksum(files: Sequence[Path], settings: dict[str, Any], progress: OnProgress) -> str:
     """A checksum of the names and the content of the files, of the settings and of the format."""
-    total, done = sum(path.stat().st_size for path in files), 0
-    found = []
-    for path in files:
-        digest = file_digest(path, partial(_hashed, shown, done, total))
-        size = path.stat().st_size
-        done += size
-        found.append([path.name, size, digest])
-    described = json.dumps({"format": _FORMAT, "files": found, "settings": settings}, sort_keys=True)
-    return hashlib.sha256(described.encode()).hexdigest()
+    sizes = [path.stat().st_size for path in files]
+    described = []
+    for place, path in enumerate(files):
+
+        def report(read: int, before: int = sum(sizes[:place])) -> None:
+            progress(before + read, sum(sizes), "hashing")
+
+        described.append([path.name, sizes[place], file_digest(path, report)])
+    content = json.dumps({"format": _FORMAT, "files": described, "settings": settings}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
-def _hashed(shown: Shown, before: int, total: int, read: int) -> None:
-    shown(before + read, total, "hashing")
-
-
-def _kept(folder: Path, checksum: str) -> Corpus | None:
-    """The corpus of this checksum in a folder; None where there is none or it is not as it was written."""
+def _open_cache(folder: Path, checksum: str) -> Corpus | None:
+    """The corpus of this checksum in a folder; None if there is none, or if it is not as it was written."""
     try:
         description = read_json(folder / "corpus.json")
         digests = {name: file_digest(folder / name) for name in _CONTENT}
         if description["checksum"] != checksum or description["digests"] != digests:
             return None
-        tokens, offsets, starts = (np.load(folder / name, mmap_mode="r") for name in _CONTENT[:3])
-        tokenizer = tokenizer_from(read_text(folder / _CONTENT[3]))
+        tokens, offsets, starts = (np.load(folder / name, mmap_mode="r") for name in _ARRAYS)
+        tokenizer = parse_tokenizer(read_text(folder / "tokenizer.json"))
         numbers = {name: int(description[name]) for name in ("longest", "held_out", "dropped")}
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -199,8 +200,8 @@ def _kept(folder: Path, checksum: str) -> Corpus | None:
 
 
 @contextmanager
-def _unfinished(folder: Path) -> Iterator[Path]:
-    """A temporary folder beside this one, so that a rename is all that is left to do at the end."""
+def _temporary_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder beside this one, so that a rename can put it in place."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.")
@@ -216,83 +217,78 @@ def _unfinished(folder: Path) -> Iterator[Path]:
             if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
                 raise
             safe = "the text is untouched: make room, or choose another place for its tokens with --text.cache"
-            raise not_written(folder, error, safe) from None
+            raise write_error(folder, error, safe) from None
 
 
-def _put(new: Path, folder: Path, checksum: str, old: Path) -> None:
+def _move_into_place(new: Path, folder: Path, checksum: str, old: Path) -> None:
     """Move a new folder to its place in one step, unless another process was faster."""
-    if _kept(folder, checksum) is None and folder.exists():
+    if _open_cache(folder, checksum) is None and folder.exists():
         folder.rename(old)
     try:
         new.rename(folder)
     except OSError:
-        if _kept(folder, checksum) is None:
+        if _open_cache(folder, checksum) is None:
             raise
 
 
 class _Text(NamedTuple):
     words: list[str]
-    """All of them, in the order in which they come."""
+    """All different words, in the order in which they come."""
     sentences: int
     tokens: int
     held_out_tokens: int
-    """Number of tokens in the sentences that are held out"""
     dropped: int
 
 
-def _numbered(files: Sequence[Path], settings: dict[str, Any], place: Path, shown: Shown) -> _Text:
-    """What the text holds; which words, of how long sentences, with which breaks goes into files in `place`.
+def _number_words(files: Sequence[Path], settings: dict[str, Any], place: Path, progress: OnProgress) -> _Text:
+    """Number the words of the text, and write the numbers, ends and breaks of sentences to files in `place`.
 
-    So the text is read once, though nobody knows yet which words are frequent.
+    So the text is read only once, although it is not known yet which words are frequent.
     """
-    numbering = Numbering(settings["lowercase"])
+    numbering = WordNumbering(settings["lowercase"])
     total = sum(path.stat().st_size for path in files)
     sentences = tokens = held_out_tokens = dropped = 0
     with ExitStack() as stack:
-        written = [stack.enter_context((place / name).open("wb")) for name in ("tokens", "lengths", "starts")]
-        for block in blocks(files, settings["column"], settings["breaks"]):
-            numbers, lengths = numbering.numbered(block.sentences, settings["longest"])
-            for file, array in zip(written, (numbers, lengths, np.array(block.starts, np.bool_)), strict=True):
+        written = [stack.enter_context((place / name).open("wb")) for name in ("tokens", "offsets", "starts")]
+        written[1].write(np.zeros(1, np.int64).data)
+        for block in read_sentences(files, settings["column"], settings["breaks"]):
+            numbers, lengths = numbering.number(block.sentences, settings["longest"])
+            ends = tokens + np.cumsum(lengths, dtype=np.int64)
+            arrays: tuple[_Part, ...] = (numbers, ends, np.array(block.starts, np.bool_))
+            for file, array in zip(written, arrays, strict=True):
                 file.write(array.data)
             held_out_tokens += int(lengths[: max(0, settings["held_out"] - sentences)].sum())
             sentences, tokens = sentences + len(lengths), tokens + len(numbers)
             dropped += block.dropped
-            shown(block.done, total, "tokenising")
+            progress(block.done, total, "tokenising")
     return _Text(list(numbering.words), sentences, tokens, held_out_tokens, dropped)
 
 
-def _check(text: _Text, path: Path, held_out: int) -> None:
-    if not text.sentences:
-        raise ValueError(f"{path} must hold at least one sentence; it holds none")
-    if held_out >= text.sentences:
-        raise ValueError(f"held_out must be less than the {text.sentences} sentences of {path}; got {held_out}")
-
-
-def _build(text: _Text, settings: dict[str, Any], place: Path, new: Path, shown: Shown) -> None:
+def _build(text: _Text, settings: dict[str, Any], place: Path, new: Path, progress: OnProgress) -> None:
     """Write the arrays and the tokeniser of a corpus into the folder `new`."""
-    frequent = _frequent(text, place / "tokens", settings["size"] - 1, shown)
+    frequent = _frequent_words(text, place / "tokens", settings["size"] - 1, progress)
     ids = np.full(len(text.words), UNKNOWN, np.int32)
     ids[frequent] = np.arange(FIRST, FIRST + len(frequent))
-    tokens = _told((ids[part] for part in _parts(place / "tokens", np.int32)), text.tokens, "writing", shown)
-    _write(new / "tokens.npy", _array(tokens, np.int32, text.tokens))
-    _write(new / "offsets.npy", _array(_ends(_parts(place / "lengths", np.int32)), np.int64, text.sentences + 1))
-    _write(new / "starts.npy", _array(_parts(place / "starts", np.bool_), np.bool_, text.sentences))
-    tokenizer = tokenizer_of([text.words[number] for number in frequent], settings["lowercase"])
+    tokens = _report((ids[part] for part in _parts(place / "tokens", np.int32)), text.tokens, "writing", progress)
+    _write(new / "tokens.npy", _npy_content(tokens, np.int32, text.tokens))
+    _write(new / "offsets.npy", _npy_content(_parts(place / "offsets", np.int64), np.int64, text.sentences + 1))
+    _write(new / "starts.npy", _npy_content(_parts(place / "starts", np.bool_), np.bool_, text.sentences))
+    tokenizer = make_tokenizer([text.words[number] for number in frequent], settings["lowercase"])
     _write(new / "tokenizer.json", [tokenizer.to_str().encode()])
 
 
-def _frequent(text: _Text, path: Path, most: int, shown: Shown) -> list[int]:
-    """The numbers of the most frequent words of the part that is trained on, of equal ones the first by name."""
+def _frequent_words(text: _Text, path: Path, most: int, progress: OnProgress) -> list[int]:
+    """Numbers of the most frequent words in the part that is trained on; ties are broken by name."""
     counts = np.zeros(len(text.words), np.int64)
-    # Parts as long as the vocabulary, since to count one takes no less than that.
-    parts = _parts(path, np.int32, max(_PART, len(text.words)), skipped=text.held_out_tokens)
-    for part in _told(parts, text.tokens - text.held_out_tokens, "counting", shown):
+    # Parts as long as the vocabulary, since counting one takes at least that many operations.
+    parts = _parts(path, np.int32, max(_NUMBERS_AT_ONCE, len(text.words)), skipped=text.held_out_tokens)
+    for part in _report(parts, text.tokens - text.held_out_tokens, "counting", progress):
         counts += np.bincount(part, minlength=len(counts))
-    seen = np.flatnonzero(counts).tolist()
-    return heapq.nsmallest(most, seen, key=lambda number: (-int(counts[number]), text.words[number]))
+    present = np.flatnonzero(counts).tolist()
+    return heapq.nsmallest(most, present, key=lambda number: (-int(counts[number]), text.words[number]))
 
 
-def _parts(path: Path, dtype: npt.DTypeLike, most: int = _PART, skipped: int = 0) -> Iterator[_Part]:
+def _parts(path: Path, dtype: npt.DTypeLike, most: int = _NUMBERS_AT_ONCE, skipped: int = 0) -> Iterator[_Part]:
     """The numbers in a file without a header, after the first `skipped`, at most so many at a time."""
     with path.open("rb") as file:
         file.seek(skipped * np.dtype(dtype).itemsize)
@@ -300,29 +296,19 @@ def _parts(path: Path, dtype: npt.DTypeLike, most: int = _PART, skipped: int = 0
             yield part
 
 
-def _told(parts: Iterable[_Part], total: int, what: str, shown: Shown) -> Iterator[_Part]:
+def _report(parts: Iterable[_Part], total: int, what: str, progress: OnProgress) -> Iterator[_Part]:
     done = 0
     for part in parts:
         yield part
         done += len(part)
-        shown(done, total, what)
+        progress(done, total, what)
 
 
-def _ends(parts: Iterable[_Part]) -> Iterator[_Part]:
-    """0, and after each length the sum up to it."""
-    last = np.zeros(1, np.int64)
-    yield last
-    for part in parts:
-        ends = last + np.cumsum(part, dtype=np.int64)
-        yield ends
-        last = ends[-1:]
-
-
-def _array(parts: Iterable[_Part], dtype: npt.DTypeLike, length: int) -> Iterator[bytes | memoryview]:
+def _npy_content(parts: Iterable[_Part], dtype: npt.DTypeLike, length: int) -> Iterator[bytes | memoryview]:
     """The content of a .npy file of so many numbers."""
     header = io.BytesIO()
-    described = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (length,)}
-    np.lib.format.write_array_header_1_0(header, described)
+    fields = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(header, fields)
     yield header.getvalue()
     yield from (part.data for part in parts)
 
@@ -335,10 +321,6 @@ def _write(path: Path, content: Iterable[bytes | memoryview]) -> None:
         os.fsync(file.fileno())
 
 
-# Two, since a prefetching reader is ahead of the one that trains.
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=2)  # two, since a prefetching reader is ahead of the one that trains
 def _order(epoch: int, num_blocks: int, seed: int) -> Tensor:
-    # As the order of images, by a hash: neighbouring seeds and epochs are unrelated.
-    digest = hashlib.sha256(f"{seed}:blocks:{epoch}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
-    return torch.randperm(num_blocks, generator=generator)
+    return torch.randperm(num_blocks, generator=make_generator(seed, "blocks", epoch))

@@ -1,4 +1,4 @@
-"""The first run on text: biased beside debiased, and whether vectors tell which novel a sentence is of."""
+"""The first run on text: biased beside debiased, and whether vectors tell which novel a sentence is from."""
 
 import json
 from collections.abc import Iterator
@@ -8,16 +8,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from debiased_contrastive.evaluation.knn import knn_accuracy
+from debiased_contrastive.domain import Bar, Demo
+from debiased_contrastive.evaluation.geometry import knn_accuracy, mean_classifier
 from debiased_contrastive.evaluation.linear import linear_probe
-from debiased_contrastive.evaluation.means import mean_classifier
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import EVALUATION, Run
-from debiased_contrastive.text.presets import TEXT_PRESETS
-from debiased_contrastive.text.run import sentence_encoder, text_settings_from
-from debiased_contrastive.text.sentences import austen_rows
-from debiased_contrastive.text.settings import TextObjective, TextSettings
-from debiased_contrastive.training.fit import device_of, same_run
+from debiased_contrastive.text.run import load_sentence_encoder
+from debiased_contrastive.text.sentences import read_austen
+from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective, TextSettings
 
 HELD_OUT = 0.15
 """Share of each novel, its end, that is not trained on."""
@@ -33,29 +31,27 @@ class Novels(NamedTuple):
     held_out: torch.Tensor
 
 
-def novels() -> Novels:
-    """The sentences in the package; the end of each novel is held out."""
-    rows = austen_rows()
+def read_novels() -> Novels:
+    """Read the sentences in the package; the end of each novel is held out."""
+    rows = read_austen()
     names = list(dict.fromkeys(book for book, _ in rows))
     books = torch.tensor([names.index(book) for book, _ in rows])
     place = torch.cat([torch.arange(int(count)) / int(count) for count in books.bincount()])
     return Novels([sentence for _, sentence in rows], books, place >= 1 - HELD_OUT)
 
 
-def demo_runs(folder: Path, seeds: int) -> Iterator[tuple[Run, TextSettings]]:
-    """A run for each seed and objective, new or as far as it came before."""
+def demo_settings(folder: Path) -> Iterator[TextSettings]:
+    """The settings of the demonstration, one for each objective, on a text that is written to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = _written(folder / "novels.txt")
-    for seed in range(seeds):
-        for objective in OBJECTIVES:
-            settings = replace(settings_on(text.resolve()), seed=seed, objective=objective)
-            yield same_run(folder / f"{objective.kind}-seed{seed}", settings), settings
+    text = _write_novels(folder / "novels.txt").resolve()
+    for objective in OBJECTIVES:
+        yield replace(settings_on(text), objective=objective)
 
 
 def settings_on(text: Path) -> TextSettings:
-    """Those of a run of the demonstration, on that text."""
+    """The settings of one run of the demonstration, on that text."""
     preset = TEXT_PRESETS["quickthoughts-small"].settings
-    # Of so few sentences bags of words learn more than recurrent networks do, and in a tenth of the time.
+    # From so few sentences bags of words learn more than recurrent networks do, in a tenth of the time.
     return replace(
         preset,
         text=replace(preset.text, path=text),
@@ -64,17 +60,11 @@ def settings_on(text: Path) -> TextSettings:
     )
 
 
-def probed(run: Run) -> dict[str, Any]:
-    """Probe which novel held-out sentences are of, and write what was found to the run directory."""
-    found = novels()
-    device = device_of(text_settings_from(run.settings).training.accelerator)
-    vectors = sentence_encoder(run.folder, device)(found.sentences)
-    sets = (
-        vectors[~found.held_out],
-        found.books[~found.held_out],
-        vectors[found.held_out],
-        found.books[found.held_out],
-    )
+def probe_novels(run: Run, _bar: Bar | None = None) -> dict[str, Any]:
+    """Probe which novel held-out sentences are from, and add the accuracies to the run's evaluation."""
+    novels = read_novels()
+    vectors, test = load_sentence_encoder(run.folder)(novels.sentences), novels.held_out
+    sets = (vectors[~test], novels.books[~test], vectors[test], novels.books[test])
     result = {
         "linear": asdict(linear_probe(*sets)),
         "knn": knn_accuracy(*sets, k=NEIGHBOURS),
@@ -84,11 +74,11 @@ def probed(run: Run) -> dict[str, Any]:
     return result
 
 
-def _written(path: Path) -> Path:
-    """The sentences to train on, one a line, with a break between two novels."""
-    found, lines = novels(), []
-    for place, sentence in enumerate(found.sentences):
-        if not found.held_out[place]:
+def _write_novels(path: Path) -> Path:
+    """Write the sentences to train on, one a line, with a break between two novels."""
+    novels, lines = read_novels(), []
+    for place, sentence in enumerate(novels.sentences):
+        if not novels.held_out[place]:
             lines.append(sentence)
         elif lines and lines[-1]:
             lines.append("")
@@ -96,3 +86,12 @@ def _written(path: Path) -> Path:
     if not path.exists() or path.read_text(encoding="utf-8") != content:
         write_atomically(path, content)
     return path
+
+
+DEMO = Demo(
+    title="Which novel is this sentence of? Neighbours as positives, biased and debiased",
+    seeds=3,
+    settings=demo_settings,
+    result="linear",
+    evaluate=probe_novels,
+)

@@ -2,38 +2,49 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from debiased_contrastive.kernels.gather import Share, gathered
-from debiased_contrastive.losses.floors import log_floor, rule_of
-from debiased_contrastive.objectives.estimator import floored_share, largest_tau_plus
-from debiased_contrastive.objectives.losses import debiased
-from debiased_contrastive.objectives.statistics import Statistics, detached, log_mean_exp
+from debiased_contrastive.kernels.gather import Share, gather_rows
+from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
+from debiased_contrastive.objectives.checks import FloorName
+from debiased_contrastive.objectives.estimator import Floor
+from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+from debiased_contrastive.text.settings import Denominator
 from debiased_contrastive.text.towers import Tower
 
-Denominator: TypeAlias = Literal["others", "original"]
-Floor: TypeAlias = Literal["zero", "bound", "small", "relative", "biased", "cap_tau"]
+NO_NEIGHBOURS = Diagnostics(
+    tau_plus=0.0, floored=0.0, tau_cap_median=1.0, tau_cap_low=1.0, mean_log_g=math.nan,
+    num_unlabeled=0.0, num_positives=0.0,
+)  # fmt: skip
+"""What is said of a batch that has no neighbours."""
 
 
-class QuickThoughts(nn.Module):
-    """Contiguous sentences to the loss between each and its neighbours, by two towers.
+class QuickThoughts(DebiasedLoss):
+    """The loss between each of contiguous sentences and its neighbours, by two towers.
 
-    Scores are products of what one tower makes of a sentence with what the other makes of its candidates: without a
-    temperature they are raw, with one they are of unit vectors. Each pair of a sentence and a neighbour has a loss
-    (Eq. 8) with M = 1 or 2, the neighbours being the positives of the correction; the mean is over the neighbours
-    of a sentence, then over sentences that have any.
+    A score is the product of a sentence's vector by one tower with a candidate's vector by the other. Without a
+    temperature the vectors are raw, with one they are unit vectors. Each pair of a sentence and a neighbour has a
+    loss (Eq. 8) with M = 1 or 2, the neighbours being the positives of the correction; the mean is over the
+    neighbours of a sentence, then over sentences that have any.
 
-    denominator: "others" leaves the sentence itself and its neighbours out of the unlabeled samples; "original" is
-    that of the released biased code, which keeps them all, the sentence itself with a logit of 0.
-    floor: "zero"; "bound", the smallest that unit vectors can have, e^(-1/t); "small", e^-10; "relative", a
-    twentieth of the unlabeled mean; where the estimate is negative, or below the bound of unit vectors, "biased"
-    takes the biased loss and "cap_tau" a smaller tau_plus.
+    Args:
+        left: The tower of the sentences.
+        right: The tower of their candidates.
+        tau_plus: Probability that another sentence is as fit a neighbour.
+        temperature: Temperature of the products of unit vectors; None takes raw products.
+        denominator: "others" leaves the sentence itself and its neighbours out of the unlabeled samples; "original"
+            is that of the released biased code, which keeps them all, the sentence itself with a logit of 0.
+        floor: "zero"; "bound", the smallest that unit vectors can have, e^(-1/t); "small", e^-10; "relative", a
+            twentieth of the unlabeled mean; where the estimate is negative, or below the bound of unit vectors,
+            "biased" takes the biased loss and "cap_tau" a smaller tau_plus.
+        gather: Whether the batches of all processes are joined to one.
     """
+
+    tau_plus: float
 
     def __init__(
         self,
@@ -43,19 +54,16 @@ class QuickThoughts(nn.Module):
         tau_plus: float,
         temperature: float | None = None,
         denominator: Denominator = "others",
-        floor: Floor = "zero",
+        floor: FloorName = "zero",
         gather: bool = False,
     ) -> None:
-        super().__init__()
+        super().__init__(tau_plus)
         self.left = left
         self.right = right
-        self.tau_plus = tau_plus
         self.temperature = temperature
         self.denominator = denominator
-        self.floor = floor
+        self.floor = Floor.named(floor, unit_vectors=temperature is not None)
         self.gather = gather
-        self.seen: tuple[Statistics, Tensor] | None = None
-        """Of the last call that had neighbours, with the weight of each pair."""
 
     def forward(self, tokens: Tensor, lengths: Tensor, linked: Tensor) -> Tensor:
         """The loss of contiguous sentences: tokens (b, l), lengths (b,), linked (b - 1,) which are neighbours.
@@ -63,45 +71,36 @@ class QuickThoughts(nn.Module):
         Without any neighbours it is 0. With `gather`, tokens are this process's part and `linked` is of the whole
         batch, whose loss is the result on every process.
         """
-        u, v = (self._everybodys(tower(tokens, lengths)) for tower in (self.left, self.right))
+        u, v = (self._gather(tower(tokens, lengths)) for tower in (self.left, self.right))
         with torch.autocast(u.device.type, enabled=False):
             logits = self._logits(u.float(), v.float())
             if not bool(linked.any()):
-                # The verse, lists or letters of a text; gradients are there, as other processes expect.
+                # A text may be verse, lists or letters here. Other processes expect gradients all the same.
                 return 0 * (u.sum() + v.sum())
             pairs = neighbours(linked.to(logits.device))
             statistics = self._statistics(logits, pairs)
-            self.seen = detached(statistics), pairs.weight
-            losses = debiased(statistics, self.tau_plus, "clamp" if self.floor == "bound" else rule_of(self.floor))
+            losses = self._losses(statistics, self.tau_plus, self.floor.rule, weights=pairs.weight)
             return (losses * pairs.weight).sum()
 
     def vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
-        """(b, d) what sentences are to others: unit vectors of both towers, side by side."""
+        """(b, d) vectors of sentences: the unit vectors of both towers, side by side."""
         return torch.cat([F.normalize(tower(tokens, lengths)) for tower in (self.left, self.right)], 1)
 
     @property
-    def floored(self) -> float:
-        """Share of the pairs of the last call that tau_plus put on the floor."""
-        return 0.0 if self.seen is None else float(floored_share(self.seen[0], self.tau_plus))
-
-    @property
-    def tau_cap(self) -> float:
-        """Median over the pairs of the last call of the largest tau_plus that would not."""
-        return 1.0 if self.seen is None else float(largest_tau_plus(self.seen[0]).median())
+    def diagnostics(self) -> Diagnostics:
+        """The diagnostics of the last batch that had neighbours."""
+        return NO_NEIGHBOURS if self._record is None else super().diagnostics
 
     @property
     def biased_loss(self) -> float:
-        """What the last call would have been without correction."""
-        if self.seen is None:
-            return 0.0
-        statistics, weight = self.seen
-        return float((debiased(statistics, 0.0, "clamp") * weight).sum())
+        """The biased loss of the same batch."""
+        return 0.0 if self._record is None else super().biased_loss
 
-    def _everybodys(self, local: Tensor) -> Tensor:
-        """The rows of all processes, each of which has as many, in the order of their ranks."""
+    def _gather(self, local: Tensor) -> Tensor:
+        """Gather the rows of all processes, each of which has as many, in the order of their ranks."""
         if not self.gather:
             return local
-        return gathered(local, Share((len(local),) * dist.get_world_size(), dist.get_rank()))
+        return gather_rows(local, Share((len(local),) * dist.get_world_size(), dist.get_rank()))
 
     def _logits(self, u: Tensor, v: Tensor) -> Tensor:
         if self.temperature is None:
@@ -127,29 +126,22 @@ class QuickThoughts(nn.Module):
             num_unlabeled=count,
             log_mean_positives=log_mean_positives,
             num_positives=num_positives,
-            lower=self._lower(log_mean_unlabeled),
+            lower=self.floor.log_level(log_mean_unlabeled, self.temperature),
         )
-
-    def _lower(self, log_mean_unlabeled: Tensor) -> Tensor:
-        if self.temperature is not None and self.floor in ("bound", "biased", "cap_tau"):
-            return log_mean_unlabeled.new_tensor(-1 / self.temperature)
-        return log_floor("zero" if self.floor == "bound" else self.floor, log_mean_unlabeled)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Every sentence with each of its neighbours."""
+    """Every sentence with each of its neighbours: (p,) tensors."""
 
     sentence: Tensor
-    """(p,)"""
     neighbour: Tensor
-    """(p,)"""
     weight: Tensor
-    """(p,) with which the sum over pairs is the mean over sentences of the mean over their neighbours."""
+    """With these weights the sum over pairs is the mean over sentences of the mean over their neighbours."""
     before: Tensor
-    """(p,) whether the sentence has a neighbour before it."""
+    """Whether the sentence has a neighbour before it."""
     after: Tensor
-    """(p,) whether it has one after it."""
+    """Whether it has one after it."""
 
     def linked_to(self, candidates: Tensor) -> Tensor:
         """(p, b) whether the candidate is on a side on which the sentence has a neighbour."""
@@ -158,7 +150,7 @@ class Pairs:
 
 
 def neighbours(linked: Tensor) -> Pairs:
-    """The pairs of contiguous sentences, linked (b - 1,) telling which are neighbours.
+    """The pairs of contiguous sentences; linked (b - 1,) says which are neighbours.
 
     >>> pairs = neighbours(torch.tensor([True, False]))
     >>> pairs.sentence.tolist(), pairs.neighbour.tolist(), pairs.weight.tolist()

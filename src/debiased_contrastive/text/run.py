@@ -1,67 +1,96 @@
-"""Quick-Thoughts on any text (Section 5.2): a run directory in, a trained one out, and vectors of sentences."""
+"""Runs of Quick-Thoughts on any text (Section 5.2): training, evaluation, and vectors of sentences."""
 
 import os
+import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
+from debiased_contrastive.domain import Bar, Progress
 from debiased_contrastive.files import read_text, write_atomically
-from debiased_contrastive.numerics import seed_of
-from debiased_contrastive.runs import Run
-from debiased_contrastive.text.corpus import Corpus, Shown, corpus_of
+from debiased_contrastive.numerics import derive_seed
+from debiased_contrastive.runs import Run, existing_run, finished_run
+from debiased_contrastive.text.corpus import Corpus, OnProgress, load_corpus
 from debiased_contrastive.text.quickthoughts import QuickThoughts
-from debiased_contrastive.text.sentences import austen
+from debiased_contrastive.text.sentences import austen_path, list_files, read_sentences
 from debiased_contrastive.text.settings import TextSettings
-from debiased_contrastive.text.towers import load_words_, tower
-from debiased_contrastive.text.vocabulary import encoded, tokenizer_from, words_of
-from debiased_contrastive.text.word_vectors import word_vectors
+from debiased_contrastive.text.task_files import TASK_NAMES, read_tasks
+from debiased_contrastive.text.tasks import Encode, evaluate_sentences, write_scores
+from debiased_contrastive.text.towers import build_tower, load_words_
+from debiased_contrastive.text.vocabulary import (
+    check_word_vectors,
+    list_words,
+    parse_tokenizer,
+    read_word_vectors,
+    tokenise,
+)
 from debiased_contrastive.training.checkpoint import checkpoints
-from debiased_contrastive.training.fit import Course, Identity, Update, load_trained, to_the_end, trained_run
-from debiased_contrastive.training.settings import as_json, made_from, whole_path
-from debiased_contrastive.training.weights import save_encoder
+from debiased_contrastive.training.gradient import GradientLearner
+from debiased_contrastive.training.loop import Identity, Update, fit
+from debiased_contrastive.training.machine import choose_device
+from debiased_contrastive.training.settings import as_json, from_json
+from debiased_contrastive.training.weights import load_trained, save_encoder
 
 VOCABULARY = "vocabulary.json"
-"""In the run directory: the tokeniser, with which new sentences are read."""
-SMALLEST = 4
-"""Sentences of a batch: one, its two neighbours, and another."""
-AT_ONCE = 256
-"""Sentences that are encoded together."""
+"""The file in the run directory that holds the tokeniser."""
+TASK_DATA_VARIABLE = "DEBIASED_TASK_DATA"
+"""The environment variable that says where the sentence tasks are."""
+SMALLEST_BATCH = 4
+"""A sentence, its two neighbours, and another."""
+ENCODER_BATCH, SENTENCES_PER_UPDATE = 256, 4096
+"""Sentences that are encoded together, and sentences after which a progress bar moves."""
 SentenceEncoder: TypeAlias = Callable[[Sequence[str]], Tensor]
 """From n sentences to (n, d) vectors."""
 
 
-def text_of(
-    settings: TextSettings, shown: Shown | None = None, tell: Callable[[str], None] = lambda _line: None
+def read_corpus(
+    settings: TextSettings, progress: OnProgress | None = None, tell: Callable[[str], None] = lambda _line: None
 ) -> Corpus:
-    """The corpus of these settings, from its cache if it has been read before."""
+    """Read the corpus of these settings, from its cache if it has been read before."""
     text = settings.text
-    return corpus_of(
-        text.path or austen(),
+    return load_corpus(
+        text.path or austen_path(),
         size=text.vocabulary,
         longest=text.longest,
         lowercase=text.lowercase,
         held_out=text.held_out,
         column=text.column,
         breaks=text.break_columns,
-        # The package may be where nothing can be written.
+        # The folder of the package may not be writable.
         cache=text.cache or (None if text.path else user_cache()),
-        shown=shown,
+        progress=progress,
         tell=tell,
     )
 
 
+def open_corpus(settings: TextSettings, fabric: Fabric, _flags: Any, progress: Progress) -> Corpus:
+    """Read the text to train on; raise if these settings cannot use it."""
+    if settings.towers.words is not None:
+        check_word_vectors(settings.towers.words, settings.towers.word_dim)
+    # One process writes the cache, the others read it.
+    if fabric.is_global_zero:
+        with progress("corpus") as bar:
+            corpus = read_corpus(settings, bar.at, partial(print, file=sys.stderr, flush=True))
+    fabric.barrier()
+    if not fabric.is_global_zero:
+        corpus = read_corpus(settings)
+    check_corpus(settings, corpus, fabric)
+    return corpus
+
+
 def user_cache() -> Path:
-    """The folder for files of this user that can be made again."""
+    """The folder for cached files of this user."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "debiased-contrastive"
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, RuntimeError) as error:
-        # RuntimeError: of a user whom the system does not know, as in a container.
+        # RuntimeError: the system does not know the user, as in a container.
         raise ValueError(
             f"there is no place for the tokens of the novels ({error}): give a folder with --text.cache, or set "
             "XDG_CACHE_HOME"
@@ -69,50 +98,53 @@ def user_cache() -> Path:
     return folder
 
 
-def check_text(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None:
+def check_corpus(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None:
     """Raise unless the text suits the settings."""
     batch, world = settings.training.batch, fabric.world_size
-    if batch < SMALLEST:
+    if batch < SMALLEST_BATCH:
         raise ValueError(
-            f"a batch must have at least {SMALLEST} sentences, or some have no other to be told from; got {batch}"
+            f"a batch must have at least {SMALLEST_BATCH} sentences, or some have no other to be told from; got "
+            f"{batch}"
         )
-    corpus.blocks(batch)
+    corpus.num_blocks(batch)
     if batch % world:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     if settings.text.breaks and corpus.starts[corpus.held_out :].all():
         raise ValueError("two sentences must be neighbours; a break stands between all: pass --text.no-breaks")
 
 
-def trained_towers(
+def train(
     settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, tensorboard: bool = False
 ) -> Generator[Update, None, None]:
-    """Train to the end from the newest checkpoint, or from the start; yields after every step."""
-    epoch = corpus.blocks(settings.training.batch)
-    torch.manual_seed(seed_of(settings.seed, "weights"))
-    method = method_for(settings, corpus.tokenizer.get_vocab_size(), gather=fabric.world_size > 1)
+    """Train to the end of the run, as `fit` does; the towers are written at the end."""
+    torch.manual_seed(derive_seed(settings.seed, "weights"))
+    method = make_method(settings, corpus.tokenizer.get_vocab_size(), gather=fabric.world_size > 1)
     if not checkpoints(run.folder):
-        _start_words_(method, settings, corpus)
+        _load_words_(method, settings, corpus)
     _keep_vocabulary(run, fabric, corpus)
 
-    def measured(_step: int) -> dict[str, float]:
-        return {
-            "floored": method.floored,
-            "tau_cap_median": method.tau_cap,
-            "biased_loss": method.biased_loss,
-        }
+    def measure(_step: int) -> dict[str, float]:
+        floored, tau_cap = method.diagnostics.floored, method.diagnostics.tau_cap_median
+        return {"floored": floored, "tau_cap_median": tau_cap, "biased_loss": method.biased_loss}
 
-    def given(wanted: range) -> Iterator[dict[str, Any]]:
-        return inputs(settings, corpus, fabric, wanted)
-
+    learner = GradientLearner(
+        method,
+        settings.training,
+        fabric,
+        seed=settings.seed,
+        epoch=corpus.num_blocks(settings.training.batch),
+        unit="sentences",
+        inputs=partial(inputs, settings, corpus, fabric),
+        measure=measure,
+    )
     identity = Identity(as_json(settings), len(corpus), corpus.digest)
-    course = Course(method, settings.training, settings.seed, epoch, given, "sentences", identity, measured)
-    yield from to_the_end(course, run, fabric, tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings), beside=(VOCABULARY,))
 
 
 def _keep_vocabulary(run: Run, fabric: Fabric, corpus: Corpus) -> None:
-    """Write the tokeniser down; raise where the run has begun with another, whose ids are other words."""
+    """Write the tokeniser; raise if the run began with another one, whose ids are other words."""
     path, text = run.folder / VOCABULARY, corpus.tokenizer.to_str()
     if path.exists() and read_text(path) != text:
         raise ValueError(
@@ -124,25 +156,25 @@ def _keep_vocabulary(run: Run, fabric: Fabric, corpus: Corpus) -> None:
         write_atomically(path, text)
 
 
-def _start_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus) -> None:
-    """Put the vectors of the file, if there is one, in the places of their words."""
+def _load_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus) -> None:
+    """Load pretrained word vectors into both towers, if there is a file of them."""
     towers = settings.towers
     if towers.words is None:
         return
-    found = word_vectors(towers.words, words_of(corpus.tokenizer), towers.word_dim)
-    for one in (method.left, method.right):
-        load_words_(one, found.vectors, found.known)
+    pretrained = read_word_vectors(towers.words, list_words(corpus.tokenizer), towers.word_dim)
+    for tower in (method.left, method.right):
+        load_words_(tower, pretrained.vectors, pretrained.known)
 
 
 def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range) -> Iterator[dict[str, Tensor]]:
-    """What the method is given at each step: this process's part of a block of contiguous sentences.
+    """The method's input at each step: this process's part of a block of contiguous sentences.
 
-    Which of them are neighbours is told of the whole block: processes share what their towers make of it.
+    `linked` describes the whole block, since the processes share the outputs of their towers.
     """
     batch = settings.training.batch
     share = batch // fabric.world_size
     for step in wanted:
-        start = corpus.block(step, batch, settings.seed)
+        start = corpus.block_start(step, batch, settings.seed)
         sentences = corpus.batch(start + fabric.global_rank * share, share)
         linked = corpus.linked(start, batch)
         linked = linked if settings.text.breaks else torch.ones_like(linked)
@@ -154,11 +186,12 @@ def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range
         }
 
 
-def method_for(settings: TextSettings, num_tokens: int, *, gather: bool = False) -> QuickThoughts:
-    """A fresh method for a vocabulary of that size, padding included; gather: a batch is that of all processes."""
+def make_method(settings: TextSettings, num_tokens: int, *, gather: bool = False) -> QuickThoughts:
+    """Make an untrained method for a vocabulary of that size, padding included; `gather` joins all processes."""
     towers, objective = settings.towers, settings.objective
     left, right = (
-        tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest) for _ in range(2)
+        build_tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest)
+        for _ in range(2)
     )
     return QuickThoughts(
         left,
@@ -171,36 +204,33 @@ def method_for(settings: TextSettings, num_tokens: int, *, gather: bool = False)
     )
 
 
-def sentence_encoder(folder: Path, device: torch.device) -> SentenceEncoder:
-    """What turns sentences into vectors with the towers of a finished run."""
-    run = trained_run(folder)
-    settings = text_settings_from(run.settings)
-    tokenizer = _tokenizer(folder / VOCABULARY)
-    method = method_for(settings, tokenizer.get_vocab_size())
-    load_trained(run, method)
-    return encoder_with(method.to(device), tokenizer, settings.text.longest)
-
-
-def _tokenizer(path: Path) -> Any:
+def load_sentence_encoder(folder: Path, device: torch.device | None = None) -> SentenceEncoder:
+    """Load the encoder of a finished run, onto the device of its settings unless another is given."""
+    run = finished_run(folder)
+    settings = from_json(TextSettings, run.settings)
     try:
-        return tokenizer_from(read_text(path))
+        tokenizer = parse_tokenizer(read_text(folder / VOCABULARY))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it from a copy") from None
+        raise ValueError(f"{folder / VOCABULARY} is damaged ({error}): restore it from a copy") from None
+    method = make_method(settings, tokenizer.get_vocab_size())
+    load_trained(run, method)
+    device = device or choose_device(settings.training.accelerator)
+    return make_sentence_encoder(method.to(device), tokenizer, settings.text.longest)
 
 
-def encoder_with(method: QuickThoughts, tokenizer: Any, longest: int) -> SentenceEncoder:
-    """What turns sentences into vectors with these towers and the tokeniser, of Hugging Face, of their corpus."""
+def make_sentence_encoder(method: QuickThoughts, tokenizer: Any, longest: int) -> SentenceEncoder:
+    """Make an encoder of these towers and the Hugging Face tokeniser of their corpus."""
     method.eval()
     device = next(method.parameters()).device
 
     @torch.no_grad()
     def encode(sentences: Sequence[str]) -> Tensor:
         parts = []
-        # By length, so that little is padding; the order is put back at the end.
+        # Sorted by length, so that there is little padding; the order is restored at the end.
         order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
-        for start in range(0, len(order), AT_ONCE):
-            chosen = [sentences[place] for place in order[start : start + AT_ONCE]]
-            rows = encoded(tokenizer, chosen, longest)
+        for start in range(0, len(order), ENCODER_BATCH):
+            chosen = [sentences[place] for place in order[start : start + ENCODER_BATCH]]
+            rows = tokenise(tokenizer, chosen, longest)
             parts.append(method.vectors(rows.tokens.to(device), rows.lengths).cpu())
         if not parts:
             raise ValueError("there must be at least one sentence to encode; got none")
@@ -209,17 +239,36 @@ def encoder_with(method: QuickThoughts, tokenizer: Any, longest: int) -> Sentenc
     return encode
 
 
-def text_settings_from(content: dict[str, Any]) -> TextSettings:
-    """The settings that `as_json` wrote."""
-    made: TextSettings = made_from(TextSettings, content)
-    return made
+def evaluate(run: Run, bar: Bar | None = None, *, tasks: Sequence[str] = (), task_data: Path | None = None) -> None:
+    """Score a finished run on sentence tasks, all six if none is named, and write each score when it is done.
+
+    Without `task_data`, the folder with the files of the tasks, an environment variable names it.
+    """
+    folder = task_data or os.environ.get(TASK_DATA_VARIABLE)
+    if folder is None:
+        raise ValueError(
+            f"give --task-data, the folder with the files of the sentence tasks, or set {TASK_DATA_VARIABLE}"
+        )
+    names = [name for name in TASK_NAMES if not tasks or name in tasks or "all" in tasks]
+    encode = load_sentence_encoder(run.folder)
+    write_scores(run, encode, read_tasks(Path(folder), names), None if bar is None else bar.at)
 
 
-def with_corpus(settings: TextSettings, path: Path | None) -> TextSettings:
-    """The same on another text, by whole paths, so that the run can be continued from anywhere."""
-    text, towers = replace(settings.text, path=path or settings.text.path), settings.towers
-    return replace(
-        settings,
-        text=replace(text, path=whole_path(text.path), cache=whole_path(text.cache)),
-        towers=replace(towers, words=whole_path(towers.words)),
-    )
+def score_tasks(encode: Encode, task_data: Path) -> dict[str, dict[str, Any]]:
+    """Score any encoder on all six tasks; the result has a record for each name."""
+    return {score.name: score.as_json() for score in evaluate_sentences(encode, read_tasks(task_data, TASK_NAMES))}
+
+
+def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
+    """Encode the sentences of a file with the towers of a finished run."""
+    column = from_json(TextSettings, existing_run(folder).settings).text.column
+    blocks = read_sentences(list_files(source), column, ())
+    sentences = [sentence for block in blocks for sentence in block.sentences]
+    if not sentences:
+        raise ValueError(f"{source} must hold at least one sentence; it holds none")
+    encode, parts = load_sentence_encoder(folder), []
+    with progress(f"embed {len(sentences)} sentences") as bar:
+        for start in range(0, len(sentences), SENTENCES_PER_UPDATE):
+            parts.append(encode(sentences[start : start + SENTENCES_PER_UPDATE]).numpy())
+            bar.at(min(start + SENTENCES_PER_UPDATE, len(sentences)), len(sentences))
+    return {"features": np.concatenate(parts)}

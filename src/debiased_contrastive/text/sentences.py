@@ -1,4 +1,4 @@
-"""Sentences and the breaks between them, streamed from text, .tsv and .parquet, one file or many."""
+"""Sentences and the breaks between them, streamed from .txt, .tsv and .parquet files."""
 
 import importlib.resources
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -7,19 +7,19 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from debiased_contrastive.parquet import opened
+from debiased_contrastive.files import open_parquet
 
 BREAKS = ("book", "document", "paragraph")
-"""The columns of a table whose change is a break, where nothing else is asked for."""
+"""The columns of a table whose change is a break, by default."""
 
-_BLOCK = 2**18  # bytes of text, rather few, since as lists of words they take ten times the memory
-_ROWS = 2**11
+_BYTES_AT_ONCE = 2**18  # rather few, since as lists of words they take ten times the memory
+_ROWS_AT_ONCE = 2**11
 _LONGEST_LINE = 2**24
 _BOM = b"\xef\xbb\xbf"
 
 
 class Block(NamedTuple):
-    """Some sentences in the order of the corpus."""
+    """Consecutive sentences."""
 
     sentences: list[str]
     starts: list[bool]
@@ -33,13 +33,13 @@ class Block(NamedTuple):
 class _Rows(NamedTuple):
     sentences: Sequence[str | None]
     groups: Iterable[Any]
-    """For each sentence something that changes where a break is."""
+    """For each sentence, a value that changes at a break."""
     done: float
     """The part of the file read up to here."""
 
 
-def files_of(path: Path) -> list[Path]:
-    """The file itself, or the files of a folder by name; other endings and hidden names are passed over there."""
+def list_files(path: Path) -> list[Path]:
+    """List the file itself, or the files of a folder by name, without hidden ones and other endings."""
     known = ", ".join(_READERS)
     if path.is_dir():
         entries = (entry for entry in path.iterdir() if not entry.name.startswith("."))
@@ -56,8 +56,10 @@ def files_of(path: Path) -> list[Path]:
     return [path]
 
 
-def blocks(files: Iterable[Path], column: str = "sentence", breaks: Sequence[str] | None = None) -> Iterator[Block]:
-    """The sentences of these files, in blocks that are small however large the files are.
+def read_sentences(
+    files: Iterable[Path], column: str = "sentence", breaks: Sequence[str] | None = None
+) -> Iterator[Block]:
+    """Read the sentences of these files, in blocks that are small however large the files are.
 
     Text has one sentence a line, and a blank line is a break. A .tsv starts with the names of its columns; its
     fields are taken as they are, quotes included. In a table the sentences are in `column`, and a change in one
@@ -85,38 +87,38 @@ def blocks(files: Iterable[Path], column: str = "sentence", breaks: Sequence[str
         read += size
 
 
-def austen() -> Path:
-    """The first 1,000 sentences of each of Austen's six novels, columns `book`, `paragraph` and `sentence`.
+def austen_path() -> Path:
+    """A file of the first 1,000 sentences of each of Austen's six novels: `book`, `paragraph` and `sentence`.
 
-    >>> austen().name
+    >>> austen_path().name
     'austen.tsv'
     """
     return Path(str(importlib.resources.files("debiased_contrastive.text").joinpath("austen.tsv")))
 
 
-def austen_rows() -> list[tuple[str, str]]:
-    """The book and the sentence of every row of `austen`, in order.
+def read_austen() -> list[tuple[str, str]]:
+    """Read the book and the sentence of every row of that file, in order.
 
-    >>> len(austen_rows()), sorted({book for book, _ in austen_rows()})[:2]
+    >>> len(read_austen()), sorted({book for book, _ in read_austen()})[:2]
     (6000, ['emma', 'mansfield_park'])
     """
-    found = _tsv(austen(), "sentence", ["book"])
+    found = _read_tsv(austen_path(), "sentence", ["book"])
     return [
         (str(book), str(text)) for rows in found for text, book in zip(rows.sentences, rows.groups, strict=True)
     ]
 
 
-def _text(path: Path, _column: str, _breaks: Sequence[str] | None) -> Iterator[_Rows]:
-    return (_Rows(lines, repeat(None), done) for _, lines, done in _lines(path))
+def _read_text(path: Path, _column: str, _breaks: Sequence[str] | None) -> Iterator[_Rows]:
+    return (_Rows(lines, repeat(None), done) for _, lines, done in _read_lines(path))
 
 
-def _tsv(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Rows]:
+def _read_tsv(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Rows]:
     header: list[str] | None = None
-    for first, lines, done in _lines(path):
+    for first, lines, done in _read_lines(path):
         found = [line.rstrip("\r").split("\t") for line in lines]
         if header is None:
             header, first, found = found[0], first + 1, found[1:]
-            place, groups = _places(path, header, column, breaks)
+            place, groups = _find_columns(path, header, column, breaks)
         for number, fields in enumerate(found, start=first):
             if len(fields) == len(header):
                 continue
@@ -130,19 +132,21 @@ def _tsv(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Row
             [fields[place] for fields in found], map(itemgetter(*groups), found) if groups else repeat(None), done
         )
     if header is None:
-        _places(path, [], column, breaks)
+        _find_columns(path, [], column, breaks)
 
 
-def _parquet(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Rows]:
-    with opened(path, "text") as file:
+def _read_parquet(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[_Rows]:
+    with open_parquet(path, "text") as file:
         kinds = {field.name: field.type for field in file.schema_arrow}
         names = list(kinds)
-        _, groups = _places(path, names, column, breaks)
-        if not _is_string(kinds[column]):
+        _, groups = _find_columns(path, names, column, breaks)
+        kind = kinds[column].value_type if str(kinds[column]).startswith("dictionary<") else kinds[column]
+        # Compared by name, since older versions of the library have no views.
+        if str(kind) not in ("string", "large_string", "string_view"):
             raise ValueError(f"{path}:{column} must hold strings; got {kinds[column]}; choose another column")
         chosen = [names[group] for group in groups]
         done, length = 0, max(1, file.metadata.num_rows)
-        for batch in file.iter_batches(batch_size=_ROWS, columns=[column, *chosen]):
+        for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=[column, *chosen]):
             try:
                 sentences = batch.column(column).to_pylist()
             except UnicodeDecodeError:
@@ -155,14 +159,14 @@ def _parquet(path: Path, column: str, breaks: Sequence[str] | None) -> Iterator[
 
 
 _READERS: dict[str, Callable[[Path, str, Sequence[str] | None], Iterator[_Rows]]] = {
-    ".txt": _text,
-    ".tsv": _tsv,
-    ".parquet": _parquet,
+    ".txt": _read_text,
+    ".tsv": _read_tsv,
+    ".parquet": _read_parquet,
 }
 
 
-def _places(path: Path, names: list[str], column: str, breaks: Sequence[str] | None) -> tuple[int, list[int]]:
-    """The place of the sentences among the columns of these names, and the places of the breaks."""
+def _find_columns(path: Path, names: list[str], column: str, breaks: Sequence[str] | None) -> tuple[int, list[int]]:
+    """The place of the sentences among these columns, and the places of those whose change is a break."""
     wanted = [name for name in BREAKS if name in names and name != column] if breaks is None else breaks
     for name in (column, *wanted):
         if name not in names:
@@ -174,10 +178,10 @@ def _places(path: Path, names: list[str], column: str, breaks: Sequence[str] | N
     return names.index(column), [names.index(name) for name in wanted]
 
 
-def _lines(path: Path) -> Iterator[tuple[int, list[str], float]]:
-    """The number of the first of some lines, from 1, the lines, and the part of the file read with them.
+def _read_lines(path: Path) -> Iterator[tuple[int, list[str], float]]:
+    """Yield the number of the first line, from 1, a list of lines, and the share of the file that is read.
 
-    They end with a newline alone: what `splitlines` divides at besides, such as U+0085, stands inside sentences.
+    Only a newline ends a line: other characters at which `splitlines` divides, such as U+0085, are in sentences.
     """
     number, read, rest = 1, 0, b""
     size = max(1, path.stat().st_size)
@@ -186,10 +190,10 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], float]]:
             read = len(_BOM)
         file.seek(read)
         while True:
-            content = file.read(_BLOCK)
+            content = file.read(_BYTES_AT_ONCE)
             ready, newline, rest = (rest + content).rpartition(b"\n") if content else (rest, b"", b"")
             if newline or (ready and not content):
-                lines = _decoded(path, ready, number, read).split("\n")
+                lines = _decode(path, ready, number, read).split("\n")
                 read += len(ready) + len(newline)
                 yield number, lines, min(1.0, read / size)
                 number += len(lines)
@@ -202,8 +206,8 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str], float]]:
                 return
 
 
-def _decoded(path: Path, content: bytes, number: int, read: int) -> str:
-    """The text of these bytes, which stand at line `number` and after the first `read` bytes of the file."""
+def _decode(path: Path, content: bytes, number: int, read: int) -> str:
+    """Decode bytes that start at line `number`, after the first `read` bytes of the file."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -212,9 +216,3 @@ def _decoded(path: Path, content: bytes, number: int, read: int) -> str:
             f"{path} must be UTF-8; line {line}, byte {read + error.start} of the file, "
             f"is {content[error.start]:#04x}; convert it, for instance with iconv"
         ) from None
-
-
-def _is_string(kind: Any) -> bool:
-    # By name, since older versions of the library know no views.
-    inner = kind.value_type if str(kind).startswith("dictionary<") else kind
-    return str(inner) in ("string", "large_string", "string_view")

@@ -1,38 +1,44 @@
 """Settings of a training on sentences, as frozen data: what a run directory keeps and the command line changes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal, TypeAlias
 
-from debiased_contrastive.objectives.checks import check_tau_plus
-from debiased_contrastive.text.quickthoughts import Denominator, Floor
-from debiased_contrastive.text.towers import TowerName, check_heads
-from debiased_contrastive.training.settings import Training, check_at_least, check_words
+from debiased_contrastive.domain import Preset, name_presets
+from debiased_contrastive.objectives.checks import FloorName
+from debiased_contrastive.training.settings import Objective, Training, check_at_least, check_words, whole_path
+
+Denominator: TypeAlias = Literal["others", "original"]
+
+TowerName: TypeAlias = Literal["gru", "bag", "transformer"]
+HEADS = 4
+"""Number of attention heads of the Transformer."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """Which sentences, and which of their words are known."""
+    """The text that is trained on."""
 
     path: Path | None = None
-    """A text, one sentence a line, a blank line for a break; .tsv or .parquet; or a folder. None: six novels of
-    Jane Austen that come with the package."""
+    """The text to train on: a .txt file with one sentence a line and blank lines as breaks, a .tsv or .parquet
+    file, or a folder of such files. The default is six novels of Jane Austen that come with the package."""
     vocabulary: int = 50_000
-    """Words, the unknown one included."""
+    """Number of words that are known, the unknown word included."""
     longest: int = 50
-    """Words of a sentence; the rest is cut."""
+    """Number of words after which sentences are cut."""
     lowercase: bool = False
+    """Whether words are turned to lower case."""
     held_out: int = 0
-    """Sentences at the beginning that are not trained on."""
+    """Number of sentences at the beginning that are not trained on."""
     breaks: bool = True
-    """Whether sentences on two sides of a break are no neighbours; the original did not look."""
+    """Whether a break separates neighbours. The original code has no breaks."""
     column: str = "sentence"
-    """Of .tsv and .parquet files: where the sentences stand."""
+    """The column of .tsv and .parquet files that holds the sentences."""
     break_columns: tuple[str, ...] | None = None
-    """Of such files: between two rows that differ in one of these there is a break; if not given, those of book,
-    document and paragraph that there are."""
+    """Columns of .tsv and .parquet files: a change in one of them is a break. The default is those of book,
+    document and paragraph that the file has."""
     cache: Path | None = None
-    """Folder for the tokens; beside the text if not given."""
+    """Folder for the token ids of the text. The default is the folder of the text."""
 
     def __post_init__(self) -> None:
         check_at_least(2, vocabulary=self.vocabulary)
@@ -45,64 +51,97 @@ class Towers:
     """The two encoders of sentences."""
 
     name: TowerName = "gru"
-    """Recurrent in both directions as the paper's, bag of words, or a small Transformer."""
+    """gru is the paper's bidirectional recurrent network, bag a bag of words, transformer a small Transformer."""
     word_dim: int = 620
+    """Dimension of the word vectors."""
     hidden_dim: int = 600
-    """A sentence has twice as many dimensions in each tower."""
+    """Half the dimension of the sentence vectors of each tower."""
     words: Path | None = None
-    """Vectors of words to start from, as GloVe's and word2vec's text files have them; none if not given."""
+    """A text file of pretrained word vectors, as GloVe and word2vec write it. The default is to start from none."""
 
     def __post_init__(self) -> None:
         check_words(self)
         check_at_least(1, word_dim=self.word_dim, hidden_dim=self.hidden_dim)
-        if self.name == "transformer":
-            check_heads(self.hidden_dim)
+        if self.name == "transformer" and self.hidden_dim % HEADS:
+            raise ValueError(
+                f"hidden_dim must be a multiple of {HEADS}, the number of heads; got {self.hidden_dim}"
+            )
 
 
 @dataclass(frozen=True)
-class TextObjective:
-    """Which loss between a sentence and its neighbours."""
+class TextObjective(Objective):
+    """The loss between a sentence and its neighbours."""
 
     kind: Literal["biased", "debiased"] = "debiased"
+    """The usual loss, or the one that is corrected for false negatives."""
     tau_plus: float = 0.01
-    """Probability that another sentence of the batch is as fit a neighbour; for debiased alone."""
+    """Probability that another sentence of the batch is as fit a neighbour. The biased loss ignores it."""
     temperature: float | None = None
-    """Of unit vectors; None takes raw products, as the original."""
+    """Divisor of the cosines between sentences. The default is raw scalar products, as in the original."""
     denominator: Denominator = "others"
-    """Unlabeled samples: all but the sentence and its neighbours, or as in the original biased code."""
-    floor: Floor = "zero"
-    """Below which the estimate may not fall, for debiased alone: bound is e^(-1/t), for unit vectors; small e^-10;
-    relative a twentieth of the unlabeled mean; biased takes the biased loss there, cap_tau a smaller
-    tau_plus."""
+    """others: the unlabeled samples of a sentence are all but itself and its neighbours. original: they are those
+    of the released biased code."""
+    floor: FloorName = "zero"
+    """The smallest value of the debiased loss's estimate: zero; bound is e^(-1/temperature), for unit vectors;
+    small is e^-10; relative a twentieth of the unlabeled mean. Where the estimate is negative, biased takes the
+    biased loss and cap_tau a smaller tau_plus."""
 
     def __post_init__(self) -> None:
-        check_words(self)
-        check_tau_plus(self.tau_plus)
-        if self.temperature is not None and not self.temperature > 0:
-            raise ValueError(f"temperature must be positive; got {self.temperature}: 0.1 is usual for unit vectors")
+        super().__post_init__()
         if self.floor == "bound" and self.temperature is None:
             raise ValueError(
                 "floor=bound is that of unit vectors, so it needs a temperature; raw products have none"
             )
 
-    @property
-    def correction(self) -> float:
-        """The tau_plus that the loss is given."""
-        return self.tau_plus if self.kind == "debiased" else 0.0
+
+@dataclass(frozen=True)
+class TextTraining(Training):
+    """How long and how fast to train on sentences, and on which device."""
+
+    EARLIER: ClassVar = frozenset({"knn_every"})
 
 
 @dataclass(frozen=True)
 class TextSettings:
-    """Everything that a run depends on."""
+    """Everything that a run on text depends on."""
 
     preset: str = ""
     """The name of the preset that these settings started from."""
     seed: int = 0
+    """Seed of the weights and of the order of the batches."""
     text: Text = field(default_factory=Text)
     towers: Towers = field(default_factory=Towers)
     objective: TextObjective = field(default_factory=TextObjective)
-    training: Training = field(default_factory=Training)
+    training: TextTraining = field(default_factory=TextTraining)
 
-    def __post_init__(self) -> None:
-        if self.training.knn_every:
-            raise ValueError(f"knn_every is for images; got {self.training.knn_every}: leave it at 0")
+
+def with_corpus(settings: TextSettings, corpus: Path | None = None) -> TextSettings:
+    """The settings with the given corpus, if there is one, and with absolute paths."""
+    text, towers = settings.text, settings.towers
+    text = replace(text, path=whole_path(corpus or text.path), cache=whole_path(text.cache))
+    return replace(settings, text=text, towers=replace(towers, words=whole_path(towers.words)))
+
+
+_PAPER = TextSettings(
+    text=Text(held_out=50_000),
+    training=TextTraining(
+        epochs=1, batch=400, learning_rate=5e-4, weight_decay=0.0, clip=5.0, log_every=100, checkpoint_every=5000
+    ),
+)
+_SMALL = TextSettings(
+    text=Text(vocabulary=20_000, longest=30),
+    towers=Towers(word_dim=100, hidden_dim=64),
+    # The steps are few, so they are larger than the 114,466 steps of the paper.
+    training=replace(_PAPER.training, epochs=2, batch=200, learning_rate=3e-3, log_every=10, checkpoint_every=200),
+)
+
+TEXT_PRESETS = name_presets(
+    {
+        "quickthoughts-small": Preset("neighbouring sentences of any text, small towers", _SMALL),
+        "quickthoughts-normalised": Preset(
+            "the same between unit vectors, with a temperature",
+            replace(_SMALL, objective=TextObjective(temperature=0.1, floor="bound")),
+        ),
+        "quickthoughts": Preset("the paper's towers and batch; give --corpus, such as BookCorpus", _PAPER),
+    }
+)

@@ -1,15 +1,16 @@
 """A statement of the paper beside numbers: what it promises, what was measured, what holds."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import wraps
 from typing import Any, Literal, TypeAlias
 
 Relation: TypeAlias = Literal["at most", "at least", "above", "equal"]
 Subject: TypeAlias = Literal["statement", "proof", "assumption", "order"]
-ROUNDING = 1e-9
+RELATIVE_ROUNDING = 1e-9
 
-_IN_PRINT = {
+_FAILURE_IN_PRINT = {
     "statement": "printed fails, corrected holds",
     "proof": "the printed derivation fails",
     "assumption": "fails without its assumption",
@@ -22,27 +23,26 @@ class Case:
     """One number, and what the statement says of it."""
 
     where: str
-    """World and setting."""
     measured: float
     corrected: float
-    """The bound or value that holds."""
+    """The bound or value that this library derives."""
     printed: float | None = None
-    """The one in the paper; None where it has none."""
+    """The bound or value in the paper; None where it prints none."""
     error: float = 0.0
-    """Four standard errors, of what was simulated."""
+    """Four standard errors, if the measured number is simulated."""
     tolerance: float = 0.0
-    """A width that is accepted, of what is only nearly so."""
+    """The deviation that is accepted, if the statement holds only in the limit."""
 
     def agrees(self, value: float, relation: Relation) -> bool:
         """Whether the measured number stands to that value as it should."""
         if relation == "above":
-            return self.measured - self.error > value + ROUNDING * max(1.0, abs(value))
-        room = self.error + self.tolerance + ROUNDING * max(1.0, abs(value))
-        low, high = self.measured <= value + room, self.measured >= value - room
+            return self.measured - self.error > value + RELATIVE_ROUNDING * max(1.0, abs(value))
+        allowed = self.error + self.tolerance + RELATIVE_ROUNDING * max(1.0, abs(value))
+        low, high = self.measured <= value + allowed, self.measured >= value - allowed
         return {"at most": low, "at least": high, "equal": low and high}[relation]
 
-    def room(self, relation: Relation) -> float:
-        """How far the correction could still be sharpened here; for ordering cases."""
+    def slack(self, relation: Relation) -> float:
+        """How far the corrected form could still be sharpened in this case."""
         gap = self.corrected - self.measured
         if relation == "at most":
             # Bounds of very different size are compared by what share of them is used.
@@ -52,7 +52,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Line:
-    """Points of a plot with logarithmic axes."""
+    """One line of a plot."""
 
     label: str
     x: Sequence[float]
@@ -62,7 +62,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """Lines that belong together."""
+    """Lines on common axes."""
 
     name: str
     title: str
@@ -74,7 +74,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Claim:
-    """A lemma, a theorem or a part of one."""
+    """A lemma, a theorem or a part of one, with the cases that check it."""
 
     name: str
     statement: str
@@ -82,28 +82,27 @@ class Claim:
     cases: Sequence[Case]
     plots: Sequence[Plot] = ()
     subject: Subject = "statement"
-    """What a failure in print is a failure of; order: only the order of magnitude is printed."""
+    """What fails if the printed form fails; "order": the paper prints an order of magnitude only."""
 
     @property
     def holds(self) -> bool:
-        """Whether what this library says holds everywhere; if not, the library is wrong."""
+        """Whether the corrected form holds in every case; if not, this library is wrong."""
         return all(case.agrees(case.corrected, self.relation) for case in self.cases)
 
     @property
     def printed_holds(self) -> bool | None:
-        """Whether what the paper says holds everywhere; None where it says nothing."""
+        """Whether the printed form holds in every case; None where nothing is printed."""
         printed = [(case, case.printed) for case in self.cases if case.printed is not None]
         return all(case.agrees(value, self.relation) for case, value in printed) if printed else None
 
     @property
     def verdict(self) -> str:
-        """In words."""
         if not self.holds:
             return "FAILS"
         if self.printed_holds is None:
             return "holds; not in print"
         if not self.printed_holds:
-            return _IN_PRINT[self.subject]
+            return _FAILURE_IN_PRINT[self.subject]
         if self.subject == "order" or self.relation == "equal":
             return "holds as printed"
         sign = 1 if self.relation == "at most" else -1
@@ -115,20 +114,46 @@ class Claim:
 
     @property
     def tightest(self) -> Case:
-        """The case to show: where something fails, if it does somewhere; else where there is least room."""
-        for wrong in (
-            [case for case in self.cases if not case.agrees(case.corrected, self.relation)],
-            [
-                case
-                for case in self.cases
-                if case.printed is not None and not case.agrees(case.printed, self.relation)
-            ],
-        ):
-            if wrong:
-                return wrong[0]
-        return min(self.cases, key=lambda case: case.room(self.relation))
+        """The first case in which a form fails, or else the one with the least slack."""
+        for form in ("corrected", "printed"):
+            for case in self.cases:
+                value = getattr(case, form)
+                if value is not None and not case.agrees(value, self.relation):
+                    return case
+        return min(self.cases, key=lambda case: case.slack(self.relation))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The claim with its verdict, ready for JSON; the tightest case comes first."""
+        others = [case for case in self.cases if case is not self.tightest]
+        return {
+            "name": self.name,
+            "statement": self.statement,
+            "relation": self.relation,
+            "subject": self.subject,
+            "holds": self.holds,
+            "printed_holds": self.printed_holds,
+            "verdict": self.verdict,
+            "cases": [asdict(case) for case in (self.tightest, *others)],
+            "plots": [asdict(plot) for plot in self.plots],
+        }
 
 
-def forms(bound: Callable[..., float], *sizes: float, **rest: Any) -> dict[str, float]:
-    """A bound in both forms, as the fields of a case."""
-    return {which: bound(*sizes, which=which, **rest) for which in ("corrected", "printed")}
+Checks: TypeAlias = Iterator[Case | Plot]
+
+
+def claim(
+    name: str, statement: str, relation: Relation, *, subject: Subject = "statement"
+) -> Callable[[Callable[[], Checks]], Callable[[], Claim]]:
+    """Turn a function that yields cases and plots into one that returns the claim about them."""
+
+    def decorate(check: Callable[[], Checks]) -> Callable[[], Claim]:
+        @wraps(check)
+        def make_claim() -> Claim:
+            checks = list(check())
+            cases = [item for item in checks if isinstance(item, Case)]
+            plots = [item for item in checks if isinstance(item, Plot)]
+            return Claim(name, statement, relation, cases, plots, subject)
+
+        return make_claim
+
+    return decorate

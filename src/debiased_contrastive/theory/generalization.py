@@ -1,11 +1,16 @@
-"""Lemma A.4 and Theorem 5: constants of the loss, and what they guarantee for a classifier on the embedding."""
+"""Lemma A.4 and Theorem 5: constants of the loss, and what they guarantee for a classifier on the embedding.
+
+E = e^{1/t} throughout.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from debiased_contrastive.theory.finite_sample import finite_sample_bound
-from debiased_contrastive.theory.setting import check_setting, check_which, largest_critic
+import torch
+from torch import Tensor
+
+from debiased_contrastive.theory.bounds import check_sizes, check_which, finite_sample_bound, largest_critic
 
 
 def lipschitz_constant(
@@ -16,7 +21,7 @@ def lipschitz_constant(
     temperature: float = 1.0,
     which: Literal["printed", "corrected"] = "corrected",
 ) -> float:
-    """A number that the Euclidean norm of the loss's gradient in the logits (u, v) is not above (Lemma A.4).
+    """An upper bound of the Euclidean norm of the loss's gradient in the logits (u, v) (Lemma A.4).
 
     printed    E sqrt(1 / (tau_minus^2 N) + tau_plus^2 / M)
     corrected  (E^2 / tau_minus) sqrt(1 / N + tau_plus^2 / M)
@@ -24,10 +29,17 @@ def lipschitz_constant(
     Verdict: the printed constant is of a function that is not the loss, and the loss exceeds it, 13 times at
     N = 4096, M = 1, tau_plus = 0.8. The corrected one is approached there.
 
+    Args:
+        tau_plus: The probability of the anchor's class.
+        num_unlabeled: N.
+        num_positives: M.
+        temperature: t.
+        which: The paper's form or the corrected one.
+
     >>> [round(lipschitz_constant(0.8, 4096, 1, which=which), 3) for which in ("printed", "corrected")]
     [2.185, 29.562]
     """
-    check_setting(tau_plus, num_unlabeled, num_positives)
+    check_sizes(tau_plus, num_unlabeled, num_positives)
     check_which(which, "printed", "corrected")
     largest, tau_minus = largest_critic(temperature), 1 - tau_plus
     if which == "printed":
@@ -36,13 +48,17 @@ def lipschitz_constant(
 
 
 def absolute_lipschitz_constant(tau_plus: float, *, temperature: float = 1.0) -> float:
-    """A number that the sum of the absolute derivatives in all logits (s+, u, v) is not above.
+    """An upper bound of the sum of the loss's absolute derivatives in all logits (s+, u, v).
 
     2 + 2 E^2 tau_plus / tau_minus
 
     Verdict: not in print. It does not grow with N or M.
+
+    Args:
+        tau_plus: The probability of the anchor's class.
+        temperature: t.
     """
-    check_setting(tau_plus, 1, 1)
+    check_sizes(tau_plus, 1, 1)
     return 2 + 2 * largest_critic(temperature) ** 2 * tau_plus / (1 - tau_plus)
 
 
@@ -53,17 +69,23 @@ def loss_bound(
     temperature: float = 1.0,
     which: Literal["printed", "corrected"] = "corrected",
 ) -> float:
-    """A number B that the loss is not above (Lemma A.4).
+    """B, an upper bound of the loss (Lemma A.4).
 
     printed    log(N (1 / tau_minus + tau_plus)), up to a factor that is not given
     corrected  log(1 + (N / tau_minus) (E^2 - tau_plus)), attained
 
     Verdict: printed up to a constant, and too small without one.
 
+    Args:
+        tau_plus: The probability of the anchor's class.
+        num_unlabeled: N.
+        temperature: t.
+        which: The paper's form or the corrected one.
+
     >>> [round(loss_bound(0.1, n), 4) for n in (510, 65536)]
     [8.3264, 13.1821]
     """
-    check_setting(tau_plus, num_unlabeled, 1)
+    check_sizes(tau_plus, num_unlabeled, 1)
     check_which(which, "printed", "corrected")
     tau_minus = 1 - tau_plus
     if which == "printed":
@@ -88,7 +110,7 @@ class Guarantee:
 
     @property
     def total(self) -> float:
-        """The three terms together."""
+        """The bound itself, the sum of its terms."""
         return self.finite_sample + self.complexity + self.confidence
 
 
@@ -105,8 +127,7 @@ def generalization_bound(
 ) -> Guarantee:
     """The terms of Theorem 5: with probability 1 - delta, L_Sup(f_hat) <= L_Debiased^{N,M}(f) + total for all f.
 
-    For N >= K - 1, uniform classes, features of norm 1 / sqrt(t). rademacher is the sum R_S = E sup_f <sigma, f(S)>
-    over the (N + M + 2) T samples of T = num_anchors anchors. With E = e^{1/t}:
+    For N >= K - 1, uniform classes, features of norm 1 / sqrt(t):
 
     printed    finite_sample + lambda R_S / T + B sqrt(log(1 / delta) / T), up to factors that are not given,
                lambda = sqrt((M/N + 1) / tau_minus^2 + tau_plus^2 (N/M + 1))
@@ -120,11 +141,24 @@ def generalization_bound(
     for the empirical complexity and once for the best f, which is enough for all others. Its lambda does not grow
     with N and M, though R_S and B do; for small N it is not the smallest.
 
+    Args:
+        tau_plus: The probability of the anchor's class.
+        num_unlabeled: N.
+        num_positives: M.
+        rademacher: The sum R_S = E sup_f <sigma, f(S)> over the (N + M + 2) T samples of all anchors.
+        num_anchors: T.
+        delta: The probability that the guarantee fails.
+        temperature: t.
+        which: The paper's form, the corrected one, or the one without hidden factors.
+
+    Returns:
+        The terms, one by one.
+
     >>> [round(generalization_bound(0.1, n, 1, rademacher=0, num_anchors=1, which="explicit").lipschitz, 3)
     ...  for n in (510, 65536)]
     [7.284, 7.284]
     """
-    check_setting(tau_plus, num_unlabeled, num_positives)
+    check_sizes(tau_plus, num_unlabeled, num_positives)
     check_which(which, "printed", "corrected", "explicit")
     if not 0 < delta < 1 or not num_anchors >= 1 or rademacher < 0:
         raise ValueError(
@@ -147,6 +181,53 @@ def generalization_bound(
     )
 
 
+class Estimate(NamedTuple):
+    """A mean over draws."""
+
+    value: float
+    error: float
+    """Its standard error."""
+
+
+def finite_class_complexity(features: Tensor, draws: int, generator: torch.Generator) -> Estimate:
+    """Rademacher complexity R_S = E_sigma sup_f <sigma, f(S)> of finitely many embeddings, by Monte Carlo.
+
+    Args:
+        features: (f, n, d) features of the same n samples under each embedding.
+        draws: How many sign patterns are drawn.
+        generator: What they are drawn with.
+
+    Returns:
+        The complexity, a sum over samples as in the paper.
+    """
+    flat = features.flatten(1)
+    suprema = [(flat @ _signs(flat.shape[1:], generator).to(flat)).max() for _ in range(draws)]
+    return _mean(torch.stack(suprema))
+
+
+def linear_class_complexity(
+    inputs: Tensor, out_dim: int, radius: float, draws: int, generator: torch.Generator
+) -> Estimate:
+    """The same of all matrices A of bounded Frobenius norm, x -> A x.
+
+    The supremum over A of <sigma, A x> is radius times the norm of sigma^T x.
+
+    Args:
+        inputs: (n, d) samples.
+        out_dim: Dimension of A x.
+        radius: The largest Frobenius norm.
+        draws: How many sign patterns are drawn.
+        generator: What they are drawn with.
+
+    Returns:
+        The complexity, a sum over samples as in the paper.
+    """
+    suprema = [
+        radius * (_signs((out_dim, len(inputs)), generator).to(inputs) @ inputs).norm() for _ in range(draws)
+    ]
+    return _mean(torch.stack(suprema))
+
+
 def _lambda(tau_plus: float, n: float, m: float, temperature: float, which: str) -> float:
     square, tau_minus = largest_critic(temperature) ** 2, 1 - tau_plus
     if which == "explicit":
@@ -154,3 +235,13 @@ def _lambda(tau_plus: float, n: float, m: float, temperature: float, which: str)
     if which == "corrected":
         return square / tau_minus / math.sqrt(temperature) * math.sqrt((m / n + 1) + tau_plus**2 * (n / m + 1))
     return math.sqrt((m / n + 1) / tau_minus**2 + tau_plus**2 * (n / m + 1))
+
+
+def _signs(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    return torch.randint(2, shape, generator=generator) * 2 - 1
+
+
+def _mean(values: Tensor) -> Estimate:
+    if len(values) < 2:
+        raise ValueError(f"draws must be at least 2, for an error; got {len(values)}")
+    return Estimate(float(values.mean()), float(values.std()) / math.sqrt(len(values)))

@@ -1,22 +1,14 @@
-"""What the theory promises for one setting, beside what would be true anyway."""
+"""What the theory promises for one setting, beside what holds without it."""
 
 import math
 from typing import NamedTuple
 
-from debiased_contrastive.theory.bias import bias_gap_bound
-from debiased_contrastive.theory.claim import forms
-from debiased_contrastive.theory.finite_sample import finite_sample_bound
-from debiased_contrastive.theory.generalization import (
-    absolute_lipschitz_constant,
-    generalization_bound,
-    lipschitz_constant,
-    loss_bound,
-)
-from debiased_contrastive.theory.setting import check_setting, largest_critic
+from debiased_contrastive.theory import generalization
+from debiased_contrastive.theory.bounds import bias_gap_bound, both_forms, finite_sample_bound, largest_critic
 
 
 class Promise(NamedTuple):
-    """One number that something is not above."""
+    """An upper bound, beside what holds without it."""
 
     statement: str
     value: float
@@ -27,7 +19,7 @@ class Promise(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Whether it says anything."""
+        """Whether the bound says anything; empty where there is nothing to compare it with."""
         if self.trivial is None:
             return ""
         return "vacuous" if self.value >= self.trivial else "says something"
@@ -43,23 +35,36 @@ def promises(
     num_anchors: int | None = None,
     rademacher: float = 0.0,
 ) -> list[Promise]:
-    """The guarantees; those of Theorem 5 for that many anchors, without end if None.
+    """What the theory guarantees for one setting.
+
+    Args:
+        tau_plus: The probability of the anchor's class.
+        num_unlabeled: N.
+        num_positives: M.
+        temperature: t.
+        delta: The probability that a guarantee fails.
+        num_anchors: T of Theorem 5; None stands for its limit.
+        rademacher: R_S of Theorem 5, a sum over all samples.
+
+    Returns:
+        One promise for each statement, in the paper's order.
 
     >>> for promise in promises(0.1, 510, 1, 1.0)[:2]:
     ...     print(promise.statement, round(promise.value, 3), promise.verdict)
     mean |debiased loss - its limit| (Theorem 3) 0.388 says something
     |debiased loss - its limit| of one anchor, but for a chance of 0.05 (Lemma A.2) 1.054 says something
     """
-    check_setting(tau_plus, num_unlabeled, num_positives)
     if not 0 < delta < 1:
         raise ValueError(f"delta must lie in (0, 1); got {delta}: it is the chance that a promise fails")
     square, n, t = largest_critic(temperature) ** 2, num_unlabeled, temperature
-    finite = forms(finite_sample_bound, tau_plus, n, num_positives, temperature=t)
+    finite = both_forms(finite_sample_bound, tau_plus, n, num_positives, temperature=t)
     # The tail bound equals delta at this difference.
     likely = 2 * finite["corrected"] * math.sqrt(math.log(2 / delta) / 2)
     # Both the estimate and its limit lie between 1 / E and (E - tau / E) / tau_minus, and x+ is at least as near.
     widest = math.log1p(n * (square - tau_plus) / (1 - tau_plus)) - math.log1p(n)
-    slack = forms(bias_gap_bound, 0.0, tau_plus, n, temperature=t)
+    slack = both_forms(bias_gap_bound, 0.0, tau_plus, n, temperature=t)
+    slopes = both_forms(generalization.lipschitz_constant, tau_plus, n, num_positives, temperature=t)
+    absolute_slope = generalization.absolute_lipschitz_constant(tau_plus, temperature=t)
     one_anchor = f"|debiased loss - its limit| of one anchor, but for a chance of {delta:g} (Lemma A.2)"
     return [
         _promise("mean |debiased loss - its limit| (Theorem 3)", finite, widest),
@@ -69,20 +74,24 @@ def promises(
             {which: -value for which, value in slack.items()},
             math.log1p(n * square) - math.log1p(n),
         ),
-        _promise("the loss itself (Lemma A.4)", forms(loss_bound, tau_plus, n, temperature=t)),
-        _promise(
-            "norm of its gradient in (u, v) (Lemma A.4)",
-            forms(lipschitz_constant, tau_plus, n, num_positives, temperature=t),
-        ),
-        Promise(
-            "sum of its absolute derivatives", absolute_lipschitz_constant(tau_plus, temperature=t), None, None
-        ),
-        *_of_classifier(tau_plus, n, num_positives, t, delta, num_anchors, rademacher),
+        _promise("the loss itself (Lemma A.4)", both_forms(generalization.loss_bound, tau_plus, n, temperature=t)),
+        _promise("norm of its gradient in (u, v) (Lemma A.4)", slopes),
+        Promise("sum of its absolute derivatives", absolute_slope, None, None),
+        *_classifier_promises(tau_plus, n, num_positives, t, delta, num_anchors, rademacher),
     ]
 
 
 def needed_unlabeled(tau_plus: float, temperature: float, distance: float = 0.1) -> int:
-    """The N, with M = tau_plus N and at least 1, from which Theorem 3's bound is below a distance."""
+    """The N from which Theorem 3's bound is below a distance.
+
+    Args:
+        tau_plus: The probability of the anchor's class.
+        temperature: t.
+        distance: Mean distance of the loss to its limit.
+
+    Returns:
+        N, for M = tau_plus N and at least 1.
+    """
     # With M in proportion, the bound falls like 1 / sqrt(N): one N, large enough for M >= 1, tells all others.
     n = max(1e6, 1 / tau_plus) if tau_plus else 1e6
     bound = finite_sample_bound(tau_plus, n, max(1, tau_plus * n), temperature=temperature)
@@ -93,7 +102,7 @@ def _promise(statement: str, bounds: dict[str, float], trivial: float | None = N
     return Promise(statement, bounds["corrected"], bounds["printed"], trivial)
 
 
-def _of_classifier(
+def _classifier_promises(
     tau_plus: float, n: int, m: int, t: float, delta: float, num_anchors: int | None, rademacher: float
 ) -> list[Promise]:
     """Theorem 5: what is added to the debiased loss, and what must not be reached to say something."""
@@ -102,16 +111,13 @@ def _of_classifier(
     trivial = math.log(classes) - math.log1p(n / largest_critic(t) ** 2)
     anchors_or_one = 1 if num_anchors is None else num_anchors
     given = {"rademacher": rademacher, "num_anchors": anchors_or_one, "delta": delta, "temperature": t}
-    found = generalization_bound(tau_plus, n, m, **given, which="explicit")
-    total = found.finite_sample if num_anchors is None else found.total
+    guarantee = generalization.generalization_bound(tau_plus, n, m, **given, which="explicit")
+    total = guarantee.finite_sample if num_anchors is None else guarantee.total
     anchors = "anchors without end" if num_anchors is None else f"{num_anchors} anchors"
     what = f"loss of a classifier of {classes} classes - debiased loss, {anchors} (Theorem 5)"
     rows = [Promise(what, total, None, trivial)]
     if num_anchors is not None:
-        parts = {
-            "N and M": found.finite_sample,
-            "the choice among embeddings": found.complexity,
-            "chance": found.confidence,
-        }
-        rows += [Promise(f"  of it for {name}", value, None, None) for name, value in parts.items()]
+        rows.append(Promise("  of it for N and M", guarantee.finite_sample, None, None))
+        rows.append(Promise("  of it for the choice among embeddings", guarantee.complexity, None, None))
+        rows.append(Promise("  of it for chance", guarantee.confidence, None, None))
     return rows

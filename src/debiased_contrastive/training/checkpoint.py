@@ -10,15 +10,14 @@ import torch
 
 from debiased_contrastive.files import check_is_file, write_atomically
 
-KEPT = 2
 _NAME = re.compile(r"checkpoint-(\d+)\.pt")
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """The file that now holds `state`; older checkpoints but one are removed."""
+    """Write a checkpoint and return its file; of the older ones, only the newest stays."""
     path = folder / f"checkpoint-{step}.pt"
     save_whole(path, {"step": step, **state})
-    for old in checkpoints(folder)[:-KEPT]:
+    for old in checkpoints(folder)[:-2]:
         old.unlink()
     return path
 
@@ -27,63 +26,56 @@ def save_whole(path: Path, state: dict[str, Any]) -> None:
     """Write a state with a digest before it, so that a file cut or altered later is noticed."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    # Not joined: of a replay there would be gigabytes twice.
+    # The parts are not joined: a replay would take gigabytes twice.
     content = buffer.getbuffer()
     write_atomically(path, hashlib.sha256(content).digest(), content)
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, oldest first; pipes, folders and links to nowhere are none."""
-    return [path for _, path in _named(folder) if path.is_file()]
+    """List the checkpoint files of a folder, oldest first, without pipes, folders and links to nowhere."""
+    return [path for _, path in _find_names(folder) if path.is_file()]
 
 
-def _named(folder: Path) -> list[tuple[int, Path]]:
-    """Whatever has the name of a checkpoint, by step."""
+def _find_names(folder: Path) -> list[tuple[int, Path]]:
+    """List whatever has the name of a checkpoint, by step."""
     return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _NAME.fullmatch(path.name)))
 
 
 def check_places(folder: Path, steps: int) -> None:
-    """Raise where something that no checkpoint can replace has the name of one of so many steps."""
-    for step, path in _named(folder):
+    """Raise where a folder has the name of a checkpoint of the first `steps` steps: none could replace it."""
+    for step, path in _find_names(folder):
         if step <= steps and path.is_dir():
             raise ValueError(f"{path} is a folder in the place of a checkpoint: remove it, or give it another name")
 
 
 def latest_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, list[Path]]:
-    """The newest state that is whole, None if there is none; and the newer files that were refused."""
+    """Load the newest state that is whole, None if there is none; and list the newer files that were refused."""
     refused: list[Path] = []
-    for _, path in reversed(_named(folder)):
-        state = _whole_state(path)
-        if state is not None:
+    for _, path in reversed(_find_names(folder)):
+        if (state := _load_training_state(path)) is not None:
             return state, refused
         refused.append(path)
     return None, refused
 
 
-def _whole_state(path: Path) -> dict[str, Any] | None:
-    """The state in a file; None where it is none of a training, whatever the file is."""
+def _load_training_state(path: Path) -> dict[str, Any] | None:
+    """Load the state in a file; None where it is not the state of a training, whatever the file is."""
     try:
         check_is_file(path)
         state = load_whole(path)
     except (ValueError, FileNotFoundError):
         return None
-    return state if _has_its_parts(state) else None
-
-
-def _has_its_parts(state: dict[str, Any]) -> bool:
-    """Whether a state has a step, a module, and either all that says which run it is of or nothing of it."""
-    kinds = {"settings": dict, "samples": int, "digest": str}
     step, module = state.get("step"), state.get("module")
     is_step = isinstance(step, int) and not isinstance(step, bool) and step >= 0
     is_module = isinstance(module, dict) and all(isinstance(name, str) for name in module)
-    knows = not kinds.keys() & state.keys() or all(
-        isinstance(state.get(name), kind) for name, kind in kinds.items()
-    )
-    return is_step and is_module and knows
+    # Checkpoints of old versions say nothing of their run.
+    kinds = {"settings": dict, "samples": int, "digest": str}
+    knows_run = all(isinstance(state.get(name), kind) for name, kind in kinds.items())
+    return state if is_step and is_module and (knows_run or not kinds.keys() & state.keys()) else None
 
 
 def load_whole(path: Path) -> dict[str, Any]:
-    """The state that `save_whole` wrote, loaded without running anything that it names."""
+    """Load the state that `save_whole` wrote, without running anything that it names."""
     file = path.read_bytes()
     content = memoryview(file)[32:]
     if hashlib.sha256(content).digest() != file[:32]:

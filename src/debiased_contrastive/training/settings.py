@@ -1,51 +1,79 @@
-"""What the settings of all domains have in common: how long and how fast, checks, and their form as JSON."""
+"""What the settings of all domains have in common: objective, length and speed, checks, and their form as JSON."""
 
 import os
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from debiased_contrastive.objectives.checks import check_choice
+from debiased_contrastive.objectives.checks import check_choice, check_tau_plus
 from debiased_contrastive.runs import SETTINGS
-from debiased_contrastive.training.schedule import Schedule
 
-MOST = 2**31
-"""Of any number that counts something: no machine holds more of it."""
+LARGEST_COUNT = 2**31
+"""The largest value that a setting which counts something may have."""
 Precision: TypeAlias = Literal["32-true", "bf16-mixed", "16-mixed"]
+Schedule: TypeAlias = Literal["constant", "cosine", "steps"]
+Order: TypeAlias = Literal["epochs", "drawn"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which loss is trained: the part that all domains share."""
+
+    kind: str = "debiased"
+    tau_plus: float = 0.1
+    """Probability that an unlabeled sample has the anchor's class. Only the debiased loss uses it."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        check_tau_plus(self.tau_plus)
+        temperature = getattr(self, "temperature", None)
+        if temperature is not None and not temperature > 0:
+            raise ValueError(
+                f"temperature must be positive; got {temperature}: 0.1 to 0.5 is usual for unit vectors"
+            )
+
+    @property
+    def correction(self) -> float:
+        """The tau_plus that the loss is given."""
+        return self.tau_plus if self.kind == "debiased" else 0.0
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long, how fast, on what."""
+    """How long and how fast to train, and on which device."""
 
     epochs: int = 400
+    """Number of passes over the data."""
     batch: int = 256
-    """Inputs in a batch, over all processes."""
+    """Number of samples in a batch, over all processes."""
     learning_rate: float = 1e-3
+    """Step size of the optimiser, before the schedule changes it."""
     weight_decay: float = 1e-6
+    """Strength of the pull of all weights towards 0."""
     schedule: Schedule = "constant"
-    """steps: a tenth after a half, again after two thirds and after five sixths."""
+    """How the learning rate falls: not at all, along a cosine to 0, or in steps to a tenth after a half, two thirds
+    and five sixths of the training."""
     warm_up: int = 0
-    """Epochs of linear warm-up."""
+    """Number of epochs in which the learning rate rises to its full value."""
     accelerator: str = "auto"
-    """Of Lightning Fabric: auto, cpu, gpu, ..."""
+    """The device to train on, as Lightning Fabric calls it: auto, cpu, gpu, ..."""
     precision: Precision = "32-true"
+    """Compute with 32 bits (32-true), or with 16 bits where that is safe."""
     log_every: int = 10
-    """Steps between two lines of metrics."""
+    """Number of steps between two lines of metrics."""
     checkpoint_every: int = 0
-    """Steps between two checkpoints; 0 is once an epoch."""
-    knn_every: int = 0
-    """Epochs between two kNN accuracies on the way; 0 is never."""
+    """Number of steps between two checkpoints; 0 writes one after each epoch."""
     clip: float = 0.0
-    """Largest length of the gradient of each weight; 0 is no limit."""
+    """Largest norm of the gradient of each weight; 0 sets no limit."""
     optimiser: Literal["adam", "sgd"] = "adam"
-    """sgd has a momentum of 0.9."""
+    """Train with Adam, or with stochastic gradient descent and a momentum of 0.9."""
 
     def __post_init__(self) -> None:
         check_words(self)
         check_at_least(1, epochs=self.epochs, batch=self.batch, log_every=self.log_every)
-        check_at_least(0, checkpoint_every=self.checkpoint_every, knn_every=self.knn_every, warm_up=self.warm_up)
+        check_at_least(0, checkpoint_every=self.checkpoint_every, warm_up=self.warm_up)
         if not self.learning_rate > 0 or not self.weight_decay >= 0 or not self.clip >= 0:
             raise ValueError(
                 "learning_rate must be positive, weight_decay and clip at least 0; got "
@@ -61,22 +89,26 @@ def check_words(settings: Any) -> None:
 
 
 def check_at_least(least: int, **values: int) -> None:
-    """Raise unless all are whole numbers of at least that."""
     for name, value in values.items():
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
-        if value > MOST:
-            raise ValueError(f"{name} must be at most {MOST:,}; got {value}")
+        if value > LARGEST_COUNT:
+            raise ValueError(f"{name} must be at most {LARGEST_COUNT:,}; got {value}")
+
+
+def check_within(low: float, high: float, advice: str, **values: float) -> None:
+    for name, value in values.items():
+        if not low <= value <= high:
+            raise ValueError(f"{name} must lie in [{low:g}, {high:g}]; got {value}: {advice}")
 
 
 def whole_path(path: Path | None) -> Path | None:
-    """The same place from wherever a run is continued."""
+    # An absolute path, so that a run can be continued from anywhere.
     # Not `resolve`, which fails with more than a line where a link points to itself.
     return None if path is None else Path(os.path.realpath(path))
 
 
 def as_json(settings: Any) -> dict[str, Any]:
-    """The settings as JSON can hold them."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -89,26 +121,30 @@ def as_json(settings: Any) -> dict[str, Any]:
     return result
 
 
-def made_from(kind: Any, content: dict[str, Any]) -> Any:
-    """Settings of that class from what JSON held; a name that is unknown or missing is an error."""
-    return _made(kind, content, "settings")
+def from_json(kind: type[T], content: dict[str, Any]) -> T:
+    """Make settings of a class from what JSON held; a name that is unknown or missing is an error.
+
+    A class may list in `EARLIER` the names of fields that it had in earlier versions; they are ignored.
+    """
+    settings: T = _make(kind, content, "settings")
+    return settings
 
 
-def _made(kind: Any, content: Any, where: str) -> Any:
+def _make(kind: Any, content: Any, where: str) -> Any:
     names = {item.name for item in fields(kind)}
-    if not isinstance(content, dict) or set(content) != names:
-        given = set(content) if isinstance(content, dict) else set()
+    given = set(content) - getattr(kind, "EARLIER", frozenset()) if isinstance(content, dict) else set()
+    if given != names:
         raise ValueError(
             f"{where} must have exactly {', '.join(sorted(names))}; got {sorted(given - names)} too many and "
             f"{sorted(names - given)} too few: the run was made by another version"
         )
     hints = get_type_hints(kind)
-    return kind(**{name: _value(hints[name], content[name], f"{where}.{name}") for name in names})
+    return kind(**{name: _convert(hints[name], content[name], f"{where}.{name}") for name in names})
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
+def _convert(hint: Any, value: Any, where: str) -> Any:
     if is_dataclass(hint):
-        return _made(hint, value, where)
+        return _make(hint, value, where)
     for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         if _fits(kind, value):
             return tuple(value) if isinstance(value, list) else Path(value) if kind is Path else value
@@ -117,7 +153,6 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _fits(kind: Any, value: Any) -> bool:
-    """Whether a value of JSON is one of that kind."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if get_origin(kind) is tuple:

@@ -1,0 +1,75 @@
+"""Logits of anchors against rows of a bank, other rows for each anchor, without a copy of those rows."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from debiased_contrastive.kernels.tiled import tiles
+from debiased_contrastive.numerics import first_derivative
+
+NUMBERS_AT_ONCE = 2**22
+"""Largest number of values held at a time: 16 MiB of float32."""
+COST_OF_A_ROW = 60
+"""Fetching one row takes as long as the products with so many rows: on a CPU, see docs/cmc.md."""
+
+_NO_SECOND_DERIVATIVE = (
+    "logits against a bank have first derivatives only, a derivative of their gradient was asked for: use "
+    "from_logits on rows that were looked up"
+)
+
+_Pass: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def bank_logits(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+    """(a, k) anchors_i . bank[places_ij], of anchors (a, d), bank (n, d) and places (a, k).
+
+    The gradient is that of the anchors alone. It reads the bank again, which must not change before.
+    Extra memory: two tensors of the size of the result, and `NUMBERS_AT_ONCE` numbers.
+    """
+    logits: Tensor = _BankLogits.apply(anchors, bank, places)  # type: ignore[no-untyped-call]
+    return logits
+
+
+class _BankLogits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+        ctx.save_for_backward(anchors, bank, places)
+        return _in_parts(_all_products, _own_products, anchors, bank, places, places.shape[1])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        anchors, bank, places = ctx.saved_tensors
+        with torch.no_grad():
+            d_anchors = _in_parts(_sum_over_all, _sum_over_own, grad, bank, places, bank.shape[1])
+        return first_derivative(d_anchors, anchors, _NO_SECOND_DERIVATIVE), None, None
+
+
+def _in_parts(whole: _Pass, own: _Pass, rows: Tensor, bank: Tensor, places: Tensor, width: int) -> Tensor:
+    """(a, width), computed for some rows at a time by the cheaper of the two ways: whole bank, or own rows."""
+    n, k = len(bank), places.shape[1]
+    is_whole = n <= COST_OF_A_ROW * k
+    numbers_of_a_row = n if is_whole else k * bank.shape[1]
+    out = bank.new_empty(len(rows), width)
+    with torch.autocast(bank.device.type, enabled=False):
+        for part in tiles(len(rows), max(1, NUMBERS_AT_ONCE // numbers_of_a_row)):
+            out[part] = (whole if is_whole else own)(rows[part].to(bank.dtype), bank, places[part])
+    return out
+
+
+def _all_products(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+    return (anchors @ bank.T).gather(1, places)
+
+
+def _own_products(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+    return (bank[places] @ anchors.unsqueeze(2)).squeeze(2)
+
+
+def _sum_over_all(grad: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+    # A place that was drawn twice has both its gradients.
+    return grad.new_zeros(len(grad), len(bank)).scatter_add_(1, places, grad) @ bank
+
+
+def _sum_over_own(grad: Tensor, bank: Tensor, places: Tensor) -> Tensor:
+    return (grad.unsqueeze(1) @ bank[places]).squeeze(1)

@@ -1,0 +1,273 @@
+"""The parts that all losses share: settings, the step from statistics to a value, and diagnostics."""
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.kernels.gather import Share
+from debiased_contrastive.kernels.log_mean import Kernel, log_mean
+from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.losses.auto import AutoTauPlus, resolve_tau_plus
+from debiased_contrastive.losses.inputs import check_logits, check_temperature
+from debiased_contrastive.numerics import unit_rows
+from debiased_contrastive.objectives import estimator
+from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_beta, check_choice
+from debiased_contrastive.objectives.losses import check_probabilities, debiased, per_anchor_tau_plus, reduce_losses
+from debiased_contrastive.objectives.statistics import Statistics
+
+LARGEST_SAFE_BOUND = 1e30
+"""Logits of finite embeddings that are bounded by this are finite, so they need no check."""
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What the last call of a loss saw of this process's anchors, as plain numbers."""
+
+    tau_plus: float
+    """The tau_plus that was used, as a mean over anchors; 0 with labels and in the warm-up of "auto"."""
+    floored: float
+    """Share of anchors that tau_plus puts on the floor, where `on_floor` takes over."""
+    tau_cap_median: float
+    """Median over anchors of the largest tau_plus that would not clamp."""
+    tau_cap_low: float
+    """5 % quantile of the same: the largest tau_plus that leaves 95 % of the anchors off the floor."""
+    mean_log_g: float
+    """Mean of log g over the anchors whose g, the estimated mean exponential of true negatives, is not 0."""
+    num_unlabeled: float
+    """N, mean over anchors."""
+    num_positives: float
+    """M, mean over anchors."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a loss keeps of its last call; diagnostics are computed from it only when they are asked for."""
+
+    statistics: Statistics
+    tau_plus: float | Tensor
+    rule: OnFloor
+    weights: Tensor | None
+    """Weights of the anchors in the loss (a,); None is their mean."""
+    number: int
+    """How many calls there were, this one included."""
+
+
+class DebiasedLoss(nn.Module):
+    """The last step of every loss, from statistics to the loss of each anchor; it remembers what it saw."""
+
+    def __init__(self, tau_plus: float | Tensor | Literal["auto"] | AutoTauPlus) -> None:
+        super().__init__()
+        self.tau_plus = resolve_tau_plus(tau_plus)
+        self._record: Record | None = None
+
+    @property
+    @torch.no_grad()
+    def diagnostics(self) -> Diagnostics:
+        """What the last call saw; computed when asked for."""
+        record = self._last_record()
+        tau_cap = estimator.largest_tau_plus(record.statistics)
+        log_g = estimator.log_negative_mean(record.statistics, record.tau_plus, record.rule)
+        return Diagnostics(
+            tau_plus=_mean(record.tau_plus),
+            floored=float(estimator.floored_share(record.statistics, record.tau_plus)),
+            tau_cap_median=_quantile(tau_cap, 0.5),
+            tau_cap_low=_quantile(tau_cap, 0.05),
+            mean_log_g=float(log_g[log_g > -math.inf].mean()),
+            num_unlabeled=_mean(record.statistics.num_unlabeled),
+            num_positives=_mean(record.statistics.num_positives),
+        )
+
+    @property
+    @torch.no_grad()
+    def biased_loss(self) -> float:
+        """What the last call would have been without correction, as a mean over anchors."""
+        record = self._last_record()
+        losses = debiased(record.statistics, 0.0)
+        return float(losses.mean() if record.weights is None else (losses * record.weights).sum())
+
+    def _losses(
+        self,
+        statistics: Statistics,
+        tau_plus: float | Tensor,
+        rule: OnFloor,
+        *,
+        weights: Tensor | None = None,
+        constant: bool = False,
+    ) -> Tensor:
+        """The loss of each anchor (a,); constant: gradients do not see the correction, as "auto" needs it."""
+        number = 1 if self._record is None else self._record.number + 1
+        self._record = Record(statistics.detach(), tau_plus, rule, weights, number)
+        if constant:
+            return debiased(estimator.with_constant_correction(statistics, tau_plus), 0.0)
+        return debiased(statistics, tau_plus, rule)
+
+    def _last_record(self) -> Record:
+        if self._record is None:
+            raise RuntimeError("diagnostics describe the last call, there was none yet: call the loss first")
+        return self._record
+
+
+class EmbeddingLoss(DebiasedLoss):
+    """A loss of embeddings: its settings, which are attributes that may be changed between calls."""
+
+    def __init__(
+        self,
+        temperature: float | Tensor = 0.5,
+        tau_plus: float | Tensor | Literal["auto"] | AutoTauPlus = 0.1,
+        *,
+        on_floor: OnFloor = "clamp",
+        beta: float = 0.0,
+        normalize: bool = True,
+        relative_floor: float = 0.0,
+        gather_distributed: bool = False,
+        kernel: Kernel = "auto",
+        reduction: Reduction = "mean",
+    ) -> None:
+        super().__init__(tau_plus)
+        self.temperature = temperature
+        self.on_floor = on_floor
+        self.beta = beta
+        self.normalize = normalize
+        self.relative_floor = relative_floor
+        self.gather_distributed = gather_distributed
+        self.kernel = kernel
+        self.reduction = reduction
+        self._options()
+
+    def extra_repr(self) -> str:
+        """Name and value of each setting, in one line."""
+        names = ("temperature", "tau_plus", "on_floor", "beta", "normalize", "relative_floor", "gather_distributed")
+        return ", ".join(
+            f"{name}={_format_setting(getattr(self, name))}" for name in (*names, "kernel", "reduction")
+        )
+
+    def _options(
+        self, temperature: float | Tensor | None = None, tau_plus: float | Tensor | None = None
+    ) -> "Options":
+        """The settings as they stand now, checked; those of the call take precedence."""
+        temperature = self.temperature if temperature is None else temperature
+        used = self.tau_plus if tau_plus is None else tau_plus
+        value = check_temperature(temperature)
+        if not isinstance(used, AutoTauPlus):
+            check_probabilities(used)
+        check_choice("on_floor", self.on_floor, OnFloor)
+        check_choice("kernel", self.kernel, Kernel)
+        check_choice("reduction", self.reduction, Reduction)
+        check_beta(self.beta)
+        if not 0 <= self.relative_floor < 1:
+            raise ValueError(
+                f"relative_floor must lie in [0, 1); got {self.relative_floor!r}: 0 is off, 0.05 is a usual share"
+            )
+        if self.relative_floor and self.normalize:
+            raise ValueError(
+                "relative_floor is for normalize=False; unit vectors have the floor exp(-1/temperature): "
+                "leave relative_floor at 0 or pass normalize=False"
+            )
+        level: estimator.Level = "bound" if self.normalize else "relative" if self.relative_floor else "zero"
+        floor = estimator.Floor(level, self.on_floor, self.relative_floor)
+        bound = 1 / value if self.normalize else math.inf
+        return Options(temperature, used, floor, self.beta, self.normalize, bound, self.kernel, self.reduction)
+
+    def _value(self, statistics: Statistics, tau_plus: float | Tensor, options: "Options", share: Share) -> Tensor:
+        """The reduced loss; its mean over processes, and DDP's mean gradient, are those of the full batch."""
+        if not options.bound < LARGEST_SAFE_BOUND:
+            check_logits(statistics)
+        is_auto = isinstance(options.tau_plus, AutoTauPlus)
+        losses = self._losses(statistics, tau_plus, options.floor.rule, constant=is_auto)
+        _warn_if_dead(self._last_record())
+        loss = reduce_losses(losses, options.reduction)
+        if share.is_alone or options.reduction == "none":
+            return loss
+        return loss * (share.weight if options.reduction == "mean" else len(share.sizes))
+
+
+@dataclass(frozen=True)
+class Options:
+    """The settings of one call, checked."""
+
+    temperature: float | Tensor
+    tau_plus: float | Tensor | AutoTauPlus
+    floor: estimator.Floor
+    beta: float
+    normalize: bool
+    bound: float
+    """No logit is larger than this, in absolute value."""
+    kernel: Kernel
+    reduction: Reduction
+
+    def unit(self, z: Tensor, length: float = 1.0) -> Tensor:
+        """Rows of that length; by operations that can be differentiated again where the kernel can."""
+        return unit_rows(z, length, recorded=self.kernel == "dense")
+
+    def scale(self, like: Tensor) -> float | Tensor:
+        """1/t; a learnt temperature in the dtype and on the device of `like`."""
+        t = self.temperature
+        return 1 / (t.reshape(()).to(like) if isinstance(t, Tensor) else t)
+
+    def log_mean(
+        self, rows: Tensor, columns: Tensor | None, absent: Absent, *, beta: float | None = None, both: bool = False
+    ) -> tuple[Tensor, float | Tensor]:
+        """`kernels.log_mean.log_mean` with these settings; `beta` replaces theirs."""
+        beta = self.beta if beta is None else beta
+        return log_mean(rows, columns, absent, beta=beta, bound=self.bound, kernel=self.kernel, both=both)
+
+    def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
+        """log of the floor, as statistics have it."""
+        return self.floor.log_level(log_mean_unlabeled, self.temperature)
+
+    def check_tau_plus(self, like: Tensor) -> None:
+        """Raise unless tau_plus is one number, one for each input in `like` (b,), or automatic."""
+        if not isinstance(self.tau_plus, AutoTauPlus):
+            per_anchor_tau_plus(self.tau_plus, like, "b")
+
+    def anchor_tau_plus(
+        self,
+        like: Tensor,
+        repeat: Callable[[Tensor], Tensor],
+        statistics: Statistics,
+        first_logits: Callable[[int], Tensor],
+        share: Share,
+    ) -> float | Tensor:
+        """tau_plus as one number, or one for each anchor.
+
+        like: one number for each input (b,). repeat: maps values of inputs to values of anchors. first_logits:
+        gives the unlabeled logits of the first anchors.
+        """
+        if isinstance(self.tau_plus, AutoTauPlus):
+            automatic: float | Tensor = self.tau_plus(statistics, first_logits, share, self.beta)
+            return automatic
+        tau_plus = per_anchor_tau_plus(self.tau_plus, like, "b")
+        return repeat(tau_plus) if isinstance(tau_plus, Tensor) and tau_plus.dim() > 0 else tau_plus
+
+
+def _warn_if_dead(record: Record) -> None:
+    """Warn where every anchor is clamped; checked at calls 1, 10, 100, ... since a check waits for the device."""
+    if record.rule != "clamp" or 10 ** (len(str(record.number)) - 1) != record.number:
+        return
+    if estimator.floored_share(record.statistics, record.tau_plus) == 1:
+        low = _quantile(estimator.largest_tau_plus(record.statistics), 0.05)
+        warnings.warn(
+            f"every anchor is on the floor (call {record.number}), so no gradient reaches the unlabeled samples: "
+            f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
+            stacklevel=4,
+        )
+
+
+def _mean(values: float | Tensor) -> float:
+    return float(values.mean()) if isinstance(values, Tensor) else float(values)
+
+
+def _quantile(values: Tensor, share: float) -> float:
+    # torch.quantile takes at most 16 million values, and sorts them all.
+    return float(values.kthvalue(1 + math.floor(share * (len(values) - 1))).values)
+
+
+def _format_setting(value: object) -> object:
+    if not isinstance(value, Tensor):
+        return value
+    return f"{value.item():.4g}" if value.numel() == 1 else f"tensor of {tuple(value.shape)}"

@@ -1,1 +1,0 @@
-"""One file for each statement: the cases on which it is checked."""
