@@ -19,6 +19,7 @@ from debiased_contrastive.control.settings import (
     with_task_defaults,
 )
 from debiased_contrastive.files import write_atomically
+from debiased_contrastive.report.numbers import markdown_table
 from debiased_contrastive.training.machine import keep_freed_memory
 
 OBJECTIVES = {
@@ -101,19 +102,15 @@ def sentence_of(results: dict[str, Any]) -> str:
 def markdown(results: dict[str, Any]) -> str:
     """The steps of the result file as a table, for docs/control.md."""
     names = ("render", "simulate", "draw", *NETWORKS)
-    lines = [
-        f"| one core | steps/s | {' | '.join(f'{name}, ms' for name in names)} | rest, ms | not the networks' |",
-        f"| --- |{' ---: |' * (len(names) + 3)}",
-    ]
+    header = ["one core", "steps/s", *(f"{name}, ms" for name in names), "rest, ms", "not the networks'"]
+    lines = []
     for row in results["rows"]:
         seconds = row["seconds"]
         rest = seconds["whole"] - sum(seconds[name] for name in names)
         outside = 1 - sum(seconds[name] for name in NETWORKS) / seconds["whole"]
-        cells = " | ".join(f"{1e3 * seconds[name]:.1f}" for name in names)
-        lines.append(
-            f"| {row['objective']} | {1 / seconds['whole']:.1f} | {cells} | {1e3 * rest:.1f} | {outside:.0%} |"
-        )
-    return "\n".join(lines) + "\n"
+        cells = [f"{1e3 * value:.1f}" for value in (*(seconds[name] for name in names), rest)]
+        lines.append([row["objective"], f"{1 / seconds['whole']:.1f}", *cells, f"{outside:.0%}"])
+    return markdown_table(header, lines)
 
 
 def main() -> None:

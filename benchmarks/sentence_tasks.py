@@ -22,6 +22,7 @@ from torch.nn import functional as F
 from benchmarks.contenders import OURS
 from benchmarks.results import environment, parser, whole_number
 from debiased_contrastive.files import write_atomically
+from debiased_contrastive.report.numbers import markdown_table
 from debiased_contrastive.text.task_files import SentenceTask, read_tasks
 from debiased_contrastive.text.tasks import (
     FOLDS,
@@ -203,8 +204,8 @@ def markdown(results: dict[str, Any]) -> str:
     machine, settings, tasks = results["environment"], results["settings"], by_task(results["rows"])
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     titles = settings["contenders"]
-    lines = [["", *(by[OURS]["task"] for by in tasks)], ["---", *["---:"] * len(tasks)]]
-    lines.append(["fits", *(str(by[OURS]["fits"]) for by in tasks)])
+    header = ["", *(by[OURS]["task"] for by in tasks)]
+    lines = [["fits", *(str(by[OURS]["fits"]) for by in tasks)]]
     for name, title in titles.items():
         lines.append([f"{title}, s", *(f"{by[name]['seconds']:.3g}" for by in tasks)])
     for name in TOLERANCES:
@@ -212,12 +213,11 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append([f"{titles[name]}, times as long", *(f"{ratio:.0f}" for ratio in ratios)])
     for name, title in titles.items():
         lines.append([f"{title}, accuracy, %", *(f"{100 * by[name]['accuracy']:.2f}" for by in tasks)])
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     total, own = (sum(by[name]["seconds"] for by in tasks) for name in ("scikit-learn", OURS))
     return (
         f"{machine['cpu']}, {machine['threads']} threads; {versions}. {settings['features']} features, float32; "
         f"each with the number of threads that is faster. All tasks together: {total / own:.0f} times as fast as "
-        f"scikit-learn with its defaults. {settings['note']}\n\n{table}\n"
+        f"scikit-learn with its defaults. {settings['note']}\n\n{markdown_table(header, lines)}"
     )
 
 
