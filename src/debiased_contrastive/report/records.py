@@ -142,7 +142,7 @@ def _read_record(run: Run) -> Record | str:
     return Record(
         folder=run.folder,
         domain=domain,
-        settings={key: value for key, value in settings.items() if key != "domain"},
+        settings=settings,
         environment=environment,
         metrics=_read_metrics(run, faults),
         evaluation=evaluation,
