@@ -32,14 +32,15 @@ ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
 CORE = {"objectives", "kernels", "negatives", "losses"}
 LEAVES = {"runs", "files", "paper", "domain", "numerics"}
-DOMAIN = CORE | {"training", "evaluation"} | LEAVES
+DOMAIN = CORE | {"training", "evaluation", "membership"} | LEAVES
 ROOMS = {
     "objectives": {"objectives", "numerics"},
     "kernels": {"objectives", "kernels", "numerics"},
     "negatives": {"objectives", "kernels", "negatives", "numerics"},
     "losses": CORE | {"numerics"},
     "prior": {"prior"},
-    "auditing": {"auditing", "prior", "objectives", "numerics", "files", "report"},
+    "membership": {"membership", "evaluation", "numerics"},
+    "auditing": {"auditing", "prior", "membership", "objectives", "numerics", "files", "report"},
     "theory": {"theory", "objectives", "numerics"},
     "evaluation": {"evaluation", "objectives", "numerics"},
     "training": {"training", "objectives", "runs", "files", "numerics"},
@@ -63,6 +64,7 @@ EXTRAS = {
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
+    "membership": {"numpy", "scipy", "sklearn"},
     "auditing": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},
     "domain.py": {"lightning_fabric"},  # for types alone

@@ -1,0 +1,1 @@
+"""What is known about classes, as probabilities that two samples share one."""
