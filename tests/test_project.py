@@ -31,7 +31,7 @@ from tests.mutants import MUTANTS, PACKAGE
 ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
 CORE = {"objectives", "kernels", "negatives", "losses"}
-LEAVES = {"runs", "files", "paper", "domain", "numerics"}
+LEAVES = {"runs", "files", "paper", "domain", "numerics", "tables"}
 DOMAIN = CORE | {"training", "evaluation", "membership"} | LEAVES
 ROOMS = {
     "objectives": {"objectives", "numerics"},
@@ -40,7 +40,7 @@ ROOMS = {
     "losses": CORE | {"numerics"},
     "prior": {"prior"},
     "membership": {"membership", "evaluation", "numerics"},
-    "auditing": {"auditing", "prior", "membership", "objectives", "numerics", "files", "report"},
+    "auditing": {"auditing", "prior", "membership", "objectives", "numerics", "files", "tables", "report"},
     "theory": {"theory", "objectives", "numerics"},
     "evaluation": {"evaluation", "objectives", "numerics"},
     "training": {"training", "objectives", "runs", "files", "numerics"},
@@ -52,6 +52,7 @@ ROOMS = {
     "domain.py": {"runs", "training"},  # training for types alone
     "numerics.py": set(),
     "files.py": set(),
+    "tables.py": {"files"},
     "runs.py": {"files"},
 }
 EXTRAS = {
@@ -65,7 +66,8 @@ EXTRAS = {
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
     "membership": {"numpy", "scipy", "sklearn"},
-    "auditing": {"numpy", "pyarrow", "safetensors"},
+    "auditing": {"numpy"},
+    "tables.py": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},
     "domain.py": {"lightning_fabric"},  # for types alone
 }
