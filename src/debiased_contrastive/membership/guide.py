@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.evaluation.features import unit_rows
-from debiased_contrastive.membership.graph import neighbour_graph, walk
+from debiased_contrastive.membership.graph import neighbour_graph, random_graph, walk
 from debiased_contrastive.membership.inputs import Features, Labels, as_features
 from debiased_contrastive.membership.kmeans import centroids, nearest_centroids
 from debiased_contrastive.membership.knowledge import Knowledge
@@ -24,7 +24,7 @@ LLOYD_STEPS = 15
 def from_guide(
     features: Features,
     *,
-    form: Literal["consensus", "walk"] = "consensus",
+    form: Literal["consensus", "walk", "random"] = "consensus",
     num_classes: int = 10,
     clusterings: int = 30,
     neighbours: int = 20,
@@ -40,10 +40,11 @@ def from_guide(
     two samples together. It is soft and fine, so it needs no calibration.
     "walk": a graph, q by a short random walk on the neighbour graph; sharper, and better where neighbours are
     mostly of one class.
+    "random": the control, the graph of the walk with partners drawn at random.
 
     Args:
         features: (n, d) embeddings of the guide.
-        form: Which of the two.
+        form: Which of the three.
         num_classes: K, a guess of the number of classes, of the consensus.
         clusterings: Number of clusterings of the consensus.
         neighbours: Nearest neighbours of each sample in the graph of the walk.
@@ -51,7 +52,7 @@ def from_guide(
         certain: Number of ends of the walk for which q is about 1.
         kept: Ends of the walk that are kept for each sample; at most 2 n kept entries of 8 bytes are stored.
         labels: (n,) true classes, -1 = unknown, for the quality figures alone.
-        seed: Seed of the clusterings; the walk needs none.
+        seed: Seed of the clusterings and of the random graph; the walk needs none.
     """
     unit = unit_rows(as_features(features)).float()
     for name, value in (("num_classes", num_classes), ("clusterings", clusterings), ("neighbours", neighbours),
@@ -64,9 +65,11 @@ def from_guide(
     if form == "consensus":
         codes = _consensus(unit, known, num_classes, clusterings, seed)
         return rate(Knowledge(partitions=codes, quality=quality, warnings=tuple(doubts)), labels)
-    if form != "walk":
-        raise ValueError(f'form must be "consensus" or "walk"; got {form!r}')
+    if form not in ("walk", "random"):
+        raise ValueError(f'form must be "consensus", "walk" or "random"; got {form!r}')
     graph = walk(neighbour_graph(unit, neighbours), steps=steps, certain=certain, kept=kept)
+    if form == "random":
+        graph = random_graph(graph, seed)
     return rate(Knowledge(graph=graph, quality=quality, warnings=tuple(doubts)), labels)
 
 
