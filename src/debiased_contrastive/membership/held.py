@@ -84,7 +84,8 @@ class HeldKnowledge(nn.Module):
         assert graph is not None
         if columns.dim() == 1:
             return {"weights": self.knowledge.arguments(rows, columns)["weights"].to(ids.device)}
-        pairs = graph[rows.unsqueeze(1).numpy(), columns.numpy()].toarray()
+        # Copies of one shape: scipy cannot broadcast memory of torch.
+        pairs = graph[rows.unsqueeze(1).expand_as(columns).clone().numpy(), columns.clone().numpy()].toarray()
         return {"weights": 1 - torch.from_numpy(pairs).to(ids.device)}
 
     def get_extra_state(self) -> dict[str, Any]:
