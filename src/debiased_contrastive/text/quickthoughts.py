@@ -120,22 +120,28 @@ class QuickThoughts(DebiasedLoss):
         return F.normalize(u) @ F.normalize(v).T / self.temperature
 
     def _seen(self, logits: Tensor, pairs: "Pairs", q: Tensor) -> PairsSeen:
-        some = pairs.sentence[:ANCHORS_SEEN]
-        unlabeled, q = logits.detach()[some].scatter(1, some.unsqueeze(1), -math.inf), q[some]
-        return PairsSeen(lambda: (unlabeled, q), self.strength)
+        logits = logits.detach()
+        return PairsSeen(
+            lambda: (self._unlabeled(logits, pairs)[:ANCHORS_SEEN], q[pairs.sentence[:ANCHORS_SEEN]]), self.strength
+        )
 
-    def _statistics(self, logits: Tensor, pairs: "Pairs", q: Tensor | None = None) -> Statistics:
+    def _unlabeled(self, logits: Tensor, pairs: "Pairs") -> Tensor:
+        """(p, b) the logits of unlabeled samples, -inf for the others."""
         rows = logits[pairs.sentence]
         candidates = torch.arange(len(logits), device=logits.device)
         distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
         if self.denominator == "original":
             unlabeled = rows.masked_fill(distance == 0, 0.0)
-            unlabeled = unlabeled.masked_fill(candidates == pairs.neighbour.unsqueeze(1), -math.inf)
-        else:
-            near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
-            unlabeled = rows.masked_fill(near, -math.inf)
+            return unlabeled.masked_fill(candidates == pairs.neighbour.unsqueeze(1), -math.inf)
+        near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
+        return rows.masked_fill(near, -math.inf)
+
+    def _statistics(self, logits: Tensor, pairs: "Pairs", q: Tensor | None = None) -> Statistics:
+        rows = logits[pairs.sentence]
+        candidates = torch.arange(len(logits), device=logits.device)
+        distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
         weights = None if q is None else (1 - self.strength * q[pairs.sentence]).clamp(min=0).to(rows.dtype)
-        log_mean_unlabeled, count = log_mean_exp(unlabeled, weights=weights)
+        log_mean_unlabeled, count = log_mean_exp(self._unlabeled(logits, pairs), weights=weights)
         positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
         log_mean_positives, num_positives = log_mean_exp(positives)
         return Statistics(
