@@ -74,6 +74,13 @@ def test_a_wrong_label_does_not_teach_its_own_cross_fitted_row() -> None:
     assert int(membership(from_few_labels(x, labels, labelled="cross-fitted"))[0].argmax()) == int(y[0])
 
 
+def test_labelled_samples_may_lie_elsewhere_than_the_others() -> None:
+    x, y = world(apart=2.0)
+    x[:200] += 20
+    known = from_few_labels(x, some(y, 200))
+    assert known.quality["accuracy"] > 0.9
+
+
 def test_a_few_right_labels_prove_no_certainty() -> None:
     x, y = world(400, apart=3.0)
     few = torch.where(torch.arange(400) < 24, y, -1)

@@ -78,10 +78,11 @@ def test_zero_rows_have_no_partners_and_nobody_walks_over_them() -> None:
     unit = points(20, 0)
     unit[[3, 8]] = 0.0
     rest = [i for i in range(20) if i not in (3, 8)]
-    q = walk(neighbour_graph(unit, 4), steps=3, certain=5, kept=20)
+    # So many neighbours that some have a cosine below 0, which is that with a zero row.
+    q = walk(neighbour_graph(unit, 12), steps=3, certain=5, kept=20)
     assert q[[3, 8]].nnz == q[:, [3, 8]].nnz == 0
-    alone = walk(neighbour_graph(unit[rest], 4), steps=3, certain=5, kept=20)
-    np.testing.assert_allclose(q.toarray()[np.ix_(rest, rest)], alone.toarray(), atol=1e-6)
+    alone = walk(neighbour_graph(unit[rest], 12), steps=3, certain=5, kept=20)
+    np.testing.assert_allclose(q.toarray()[np.ix_(rest, rest)], alone.toarray(), atol=1e-4)
 
 
 @given(st.integers(20, 60), st.integers(0, 30))
