@@ -91,7 +91,8 @@ def test_every_source_trains(source: str, queue: bool, tmp_path: Path, files: di
 def test_until_it_begins_the_loss_is_biased(queue: bool, tmp_path: Path) -> None:
     more = QUEUE if queue else []
     biased = losses(train(tmp_path / "biased", "--objective.kind", "biased", *more))
-    known = losses(train(tmp_path / "known", "--membership.source", "labels", *LEARNT, *more))
+    flags = ["--membership.source", "own", "--membership.warm-up", "1", "--membership.refresh", "1"]
+    known = losses(train(tmp_path / "known", *flags, *more))
     assert known[:STEPS] == biased[:STEPS]
     assert known[STEPS] != biased[STEPS]
 
