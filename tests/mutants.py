@@ -247,6 +247,34 @@ MUTANTS = [
     Mutant("runs.py", 'settings.pop("domain", None)', "pass", "runs that name their domain are no seeds of those that do not", ("tests/test_domain.py",)),
     fault("report/records.py", "settings = _unicode(run.settings)", "settings = run.settings", "a page that cannot be written", "damaged_files.py::test_wrong_types_anywhere_leave_a_page"),
     fault("cli/terminal.py", "codecs.register_error(_REPLACE, _replace_letters)", 'codecs.register_error(_REPLACE, codecs.lookup_error("strict"))', "an ASCII terminal ends the work", "terminals.py"),
+    *(
+        Mutant(path, old, new, what, ("tests/losses/test_knowledge.py", "tests/negatives"))
+        for path, old, new, what in (
+            ("kernels/weights.py", "mul_(-strength).add_(1.0).clamp_(min=0.0)", "mul_(-strength).add_(1.0)", "weights below 0"),
+            ("kernels/weights.py", "masked_fill(columns < 0, -2)", "masked_fill(columns < 0, -1)", "unknown codes equal each other"),
+            ("kernels/weights.py", "div_(len(of_rows))", "div_(1)", "number of equal codes, not their share"),
+            ("kernels/weights.py", "not isinstance(self.form, GivenWeights) and not isinstance(self.strength, Tensor)", "True", "weights of one side for both"),
+            ("kernels/tiled.py", "remove_(self.weights.tile(i, j), i, j, 0.0)", "remove_(self.weights.tile(i, j), i, j, 1.0)", "the own sample weighted"),
+            ("kernels/tiled.py", "term.add_(weights.log())", "term.add_(weights - 1)", "weights at low temperature"),
+            ("kernels/tiled.py", "totals_of_columns[j] += weights.sum(0)", "totals_of_columns[j] += weights.sum(0) * 0", "half of the weights' sum"),
+            ("kernels/log_mean.py", "torch.where(is_empty, 0.0, n.repeat(2) if both else n)", "(n.repeat(2) if both else n)", "anchors without any weight repelled"),
+            ("kernels/log_mean.py", "of_pairs.log().masked_fill((total == 0).unsqueeze(dim), 0.0)", "of_pairs.log()", "gradient of a sum without weights"),
+            ("kernels/attraction.py", "torch.threshold_(q, self.above, 0.0)", "torch.threshold_(q, 0.0, 0.0)", "attraction to everybody"),
+            ("kernels/attraction.py", "d_columns[j].addmm_(of_tile.T, grad[i])", "d_columns[j].addmm_(of_tile.T, 0 * grad[i])", "attraction of one side alone"),
+            ("losses/pairs.py", "/ (1 + attraction * totals)", "/ (1 + totals)", "mean of the numerator"),
+            ("losses/pairs.py", "total.square() / torch.where(squares > 0, squares, 1.0)", "total / torch.where(squares > 0, squares, 1.0)", "effective number"),
+            ("losses/pairs.py", "covariance = (e * q).sum(1) / count - mean_q", "covariance = (e * q).sum(1) / count", "covariance without the product of means"),
+            ("losses/knowledge.py", "fits = (wide >= 0).all(-1) & (wide.sum(-1) <= limit)", "fits = (wide >= 0).all(-1)", "rows that sum to more than 1"),
+            ("losses/knowledge.py", "self.weights.repeat_interleave(repeats)", "self.weights.repeat(repeats)", "strength of the wrong anchor"),
+            ("losses/nt_xent.py", "or told.known is not None", "or False", "knowledge and tau_plus at once"),
+            ("losses/info_nce.py", "[(z.key, gather_rows(z.query, share))] if symmetric", "[(z.key, gather_rows(z.key, share))] if symmetric", "attraction among keys"),
+            ("losses/bank.py", "q += (codes[places] == own) & (own >= 0)", "q += codes[places] == own", "unknown rows of a bank share a class"),
+            ("losses/bank.py", "(self.same_class > self.strength.above) & (unlabeled > -torch.inf)", "self.same_class > 2", "no attraction in a bank"),
+            ("objectives/losses.py", "losses + statistics.attraction if isinstance(statistics.attraction, Tensor) else losses", "losses", "attraction forgotten"),
+            ("objectives/statistics.py", "total = torch.where(present, weights, 0.0).sum(-1)", "total = weights.sum(-1)", "weights of absent samples"),
+            ("negatives/known.py", "self.partitions[places] = -1 if partitions is None else", "self.partitions[places] = 0 if partitions is None else", "unknown partitions are the first"),
+        )
+    ),
 ]  # fmt: skip
 
 
