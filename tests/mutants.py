@@ -30,6 +30,7 @@ SUITES = {
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
     "evaluation": ["tests/evaluation"],
+    "membership": ["tests/membership"],
     "images": ["tests/images"],
     "text": ["tests/text"],
     "control": ["tests/control"],
@@ -275,6 +276,24 @@ MUTANTS = [
             ("negatives/known.py", "self.partitions[places] = -1 if partitions is None else", "self.partitions[places] = 0 if partitions is None else", "unknown partitions are the first"),
         )
     ),
+    Mutant("membership/labels.py", ".float() * known.unsqueeze(1)", ".float()", "unknown samples are of class 0"),
+    Mutant("membership/labels.py", "-1 if _is_missing(value) else ", "", "what is missing is a group"),
+    Mutant("membership/quality.py", "rows.sum(0).square().sum() - rows.square().sum()", "rows.sum(0).square().sum()", "samples share a class with themselves"),
+    Mutant("membership/quality.py", "q = known.same_class(places, places).fill_diagonal_(0.0)", "q = known.same_class(places, places)", "samples vote for themselves"),
+    Mutant("membership/classifier.py", "trained = fold_of != used.unsqueeze(1)", "trained = fold_of != -2 * used.unsqueeze(1) - 2", "held-out samples are seen"),
+    Mutant("membership/classifier.py", ", label_smoothing=1 / (1 + len(labels))", "", "a few right labels prove certainty"),
+    Mutant("membership/classifier.py", "features.x[own] + features.mean", "features.x[own]", "held-out features without their mean"),
+    Mutant("membership/classifier.py", "labels.bincount()[labels] > 1", "labels.bincount()[labels] > 0", "a class without a sample in a fold"),
+    Mutant("membership/kmeans.py", "means = torch.where(sizes > 0, sums / sizes.clamp_min(1), means)", "means = sums / sizes.clamp_min(1)", "empty clusters go to zero"),
+    Mutant("membership/kmeans.py", "means.square().sum(1) / 2", "means.square().sum(1)", "nearest by another distance"),
+    Mutant("membership/graph.py", "above.addr_(forgotten", "above.addr(forgotten", "what every walk finds counts"),
+    Mutant("membership/graph.py", "references.unsqueeze(1) * references[partners]", "references.unsqueeze(1) * references.unsqueeze(1)", "q of one of the two"),
+    Mutant("membership/graph.py", "        cosines[:, ~there] = -torch.inf\n", "", "zero rows are neighbours"),
+    Mutant("membership/graph.py", "np.flatnonzero(again | (first == second))", "np.flatnonzero(again)", "random partners of themselves"),
+    Mutant("membership/guide.py", "        unit = torch.zeros_like(unit)\n", "", "a collapsed encoder knows"),
+    Mutant("membership/guide.py", 'make_generator(seed, "clustering", number)', 'make_generator(0, "clustering", number)', "one draw for all seeds"),
+    Mutant("membership/patches.py", "maps - maps.mean(1, keepdim=True)", "maps", "patches keep their brightness"),
+    Mutant("membership/patches.py", "distances.mean(1, keepdim=True) - distances", "distances - distances.mean(1, keepdim=True)", "the farther centres"),
 ]  # fmt: skip
 
 
