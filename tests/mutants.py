@@ -29,6 +29,7 @@ CORE = ["tests/objectives", "tests/losses", "tests/negatives", "tests/kernels/te
 SUITES = {
     "prior": ["tests/prior"],
     "auditing": ["tests/auditing"],
+    "membership": ["tests/membership"],
     "evaluation": ["tests/evaluation"],
     "membership": ["tests/membership"],
     "images": ["tests/images"],

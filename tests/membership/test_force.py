@@ -155,6 +155,15 @@ def test_some_anchors_stand_for_all() -> None:
     assert some.share(1.0) == pytest.approx(every.share(1.0), abs=0.1)
 
 
+def test_what_a_sample_shares_with_itself_does_not_count() -> None:
+    z, labels = world(60)
+    same = (labels.unsqueeze(1) == labels).float() / 4
+    alone, whole = (force_curve(z, labels, Knowledge(graph=sparse.csr_array(q.numpy())))
+                    for q in (same.clone().fill_diagonal_(0), same.clone().fill_diagonal_(1)))  # fmt: skip
+    assert alone.limit == whole.limit == 4
+    assert alone.share(2.0) == whole.share(2.0)
+
+
 def test_low_temperatures_and_lost_weights_stay_finite() -> None:
     z, labels = world(60)
     own = labels.unsqueeze(1)
