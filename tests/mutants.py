@@ -31,7 +31,6 @@ SUITES = {
     "auditing": ["tests/auditing"],
     "membership": ["tests/membership"],
     "evaluation": ["tests/evaluation"],
-    "membership": ["tests/membership"],
     "images": ["tests/images"],
     "text": ["tests/text"],
     "control": ["tests/control"],

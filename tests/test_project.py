@@ -112,7 +112,9 @@ def modules_after(statements: str) -> set[str]:
 
 
 def test_the_losses_bring_nothing_but_torch() -> None:
-    losses = f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name not in ('audit', 'force_share')]"
+    losses = (
+        f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name not in ('audit', 'force_share')]"
+    )
     loaded = {name.split(".")[0] for name in modules_after(f"import torch; before = set(sys.modules); {losses}")}
     assert loaded <= {NAME, "torch", *sys.stdlib_module_names}
 
