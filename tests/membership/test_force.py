@@ -63,6 +63,7 @@ def test_partitions_are_that_of_the_loops() -> None:
     equal = (codes.unsqueeze(1) == codes) & (codes >= 0).unsqueeze(1)
     want = reference.force_share(z.tolist(), labels.tolist(), equal.double().mean(2).tolist(), 0.5, 1.0, True)
     assert force_share(z, labels, partitions=codes) == pytest.approx(want, abs=1e-6)
+    assert force_share(z.numpy(), labels.numpy(), partitions=codes.numpy()) == pytest.approx(want, abs=1e-6)
 
 
 @given(seed=st.integers(0, 99), temperature=st.floats(0.05, 2.0), part=st.floats(0, 1), tangent=st.booleans())
