@@ -64,7 +64,7 @@ EXTRAS = {
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
-    "membership": {"numpy", "scipy", "sklearn"},
+    "membership": {"numpy", "scipy"},
     "auditing": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},
     "domain.py": {"lightning_fabric"},  # for types alone
