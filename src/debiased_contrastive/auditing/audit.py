@@ -39,6 +39,10 @@ POSITIVE_PAIRS, RANDOM_PAIRS = 3000, 30_000
 NAMED_CLASSES, FEWEST_ANCHORS = 10, 10
 """Number of classes that are listed, and number of anchors of a class below which its bias is not given."""
 HISTOGRAM_BINS = 60
+_WHERE_SOURCES_ARE = (
+    "from_guide, from_groups and from_few_labels are in debiased_contrastive.membership.{guide,labels,classifier}; "
+    "what they return has `arguments(ids)`, which the loss takes for the rows of a batch."
+)
 
 
 def audit(
@@ -133,7 +137,12 @@ def audit(
         advice="",
         asked=effect,
         histograms=_histograms(sample, seed),
-        notes=(*_notes(sample, anchors, positives, classes, rows.shape[0], batch_size), *refusals, *failures),
+        notes=(
+            *_notes(sample, anchors, positives, classes, rows.shape[0], batch_size),
+            *((_WHERE_SOURCES_ARE,) if sources else ()),
+            *refusals,
+            *failures,
+        ),
     )
     setting, words = advise(result, is_doubtful=is_doubtful)
     return replace(result, tau_plus=setting, advice=words)
