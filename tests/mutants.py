@@ -107,10 +107,10 @@ MUTANTS = [
     Mutant("losses/nt_xent.py", "has_mates = (of_anchor >= 0) & torch.as_tensor(count > 0)", "has_mates = torch.as_tensor(count > 0)", "unknown labels match each other"),
     Mutant("losses/nt_xent.py", "is_corrected = told.labels is not None or", "is_corrected =", "oracle debiased once more"),
     Mutant("losses/nt_xent.py", "loss.view(-1, 2).T.flatten()", "loss", "order of the unreduced losses"),
-    Mutant("losses/info_nce.py", "present = own_sample.present(", "present = own_class.present(", "the oracle's weight without the left-out samples"),
-    Mutant("losses/info_nce.py", "torch.cat([mean, positive])", "torch.cat([mean, mean])", "extra keys in the other direction"),
-    Mutant("losses/info_nce.py", "options.log_mean(z.key, queries, absent,", "options.log_mean(z.key, keys, absent,", "symmetric loss among keys, across processes"),
-    Mutant("losses/info_nce.py", "(own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns))", "(own, of_columns)", "unknown ids match each other"),
+    Mutant("losses/directions.py", "each.own_sample.present(", "each.own_class.present(", "the oracle's weight without the left-out samples"),
+    Mutant("losses/directions.py", "_cat([mean, *of_keys])", "_cat([mean, *(mean for _ in of_keys)])", "extra keys in the other direction"),
+    Mutant("losses/directions.py", "others = gather_rows(z.query, share)", "others = gather_rows(z.key, share)", "symmetric loss among keys, across processes"),
+    Mutant("losses/directions.py", "(own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns))", "(own, of_columns)", "unknown ids match each other"),
     Mutant("objectives/estimator.py", "lower = -(1 / (", "lower = -1.0 + 0 * (1 / (", "floor without the temperature"),
     Mutant("objectives/estimator.py", 'cls("bound" if unit_vectors else "zero"', 'cls("zero"', "one word for raw products and unit vectors"),
     Mutant("objectives/estimator.py", "like + math.log(self.share)", "like + math.log(RELATIVE_FLOOR)", "one relative floor for all"),
@@ -284,7 +284,7 @@ MUTANTS = [
             ("losses/knowledge.py", "fits = (wide >= 0).all(-1) & (wide.sum(-1) <= limit)", "fits = (wide >= 0).all(-1)", "rows that sum to more than 1"),
             ("losses/knowledge.py", "self.weights.repeat_interleave(repeats)", "self.weights.repeat(repeats)", "strength of the wrong anchor"),
             ("losses/nt_xent.py", "or told.known is not None", "or False", "knowledge and tau_plus at once"),
-            ("losses/info_nce.py", "[(z.key, gather_rows(z.query, share))] if symmetric", "[(z.key, gather_rows(z.key, share))] if symmetric", "attraction among keys"),
+            ("losses/pairs.py", "return attraction * (totals * positive - sums)", "return attraction * (totals - sums)", "attraction without the positive"),
             ("losses/bank.py", "q += (codes[places] == own) & (own >= 0)", "q += codes[places] == own", "unknown rows of a bank share a class"),
             ("losses/bank.py", "(self.same_class > self.strength.above) & (unlabeled > -torch.inf)", "self.same_class > 2", "no attraction in a bank"),
             ("objectives/losses.py", "losses + statistics.attraction if isinstance(statistics.attraction, Tensor) else losses", "losses", "attraction forgotten"),
@@ -310,6 +310,21 @@ MUTANTS = [
     Mutant("membership/guide.py", 'make_generator(seed, "clustering", number)', 'make_generator(0, "clustering", number)', "one draw for all seeds"),
     Mutant("membership/patches.py", "maps - maps.mean(1, keepdim=True)", "maps", "patches keep their brightness"),
     Mutant("membership/patches.py", "distances.mean(1, keepdim=True) - distances", "distances - distances.mean(1, keepdim=True)", "the farther centres"),
+    *(
+        Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/kernels/test_gather.py"))
+        for path, old, new, what in (
+            ("kernels/tiled.py", "tile.masked_fill_(self.pairs[rows, columns], value)", "pass", "excluded pairs met"),
+            ("kernels/tiled.py", "return self.pairs is None", "return True", "a mask of one side for both"),
+            ("losses/directions.py", "columns = torch.cat([columns, -log_q.unsqueeze(-1)], -1)", "columns = torch.cat([columns, log_q.unsqueeze(-1)], -1)", "popular samples weigh more"),
+            ("losses/directions.py", "parts[0] - log_q.detach().max()", "parts[0] - log_q.detach().min()", "floor of the rarest sample"),
+            ("losses/directions.py", "positive if each.own_log_q is None else positive - each.own_log_q", "positive", "the key's own popularity"),
+            ("losses/directions.py", "torch.cat([keys, gather_rows(z.hard_negatives, share).flatten(0, 1)])", "torch.cat([keys, z.hard_negatives.flatten(0, 1)])", "hard negatives of this process alone"),
+            ("losses/debiased.py", "bound=self.bound + float(log_q.detach().abs().max())", "bound=self.bound", "exponentials of rare samples unshifted"),
+            ("losses/inputs.py", "torch.where(left == 0, 0.0, torch.as_tensor(count).to(left))", "count", "anchors without samples repelled by nobody"),
+            ("kernels/log_mean.py", "torch.logsumexp(torch.where(is_empty, 0.0, logits), dim)", "torch.logsumexp(logits, dim)", "gradient of an empty row"),
+            ("losses/info_nce.py", "return int(negatives.detach().double().sum().view(torch.int64))", "return 0", "negatives of each process unlike"),
+        )
+    ),
 ]  # fmt: skip
 
 

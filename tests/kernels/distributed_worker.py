@@ -74,6 +74,18 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
 
         return call
 
+    def with_hard_negatives(with_log_q: bool) -> Call:
+        """Columns of a mask are the keys of all, then the hard negatives of all, which are the third views."""
+
+        def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
+            query, key, hard = encoder(part)
+            popularity = [log_q[part], more_log_q[part]]
+            rest = {"log_q": torch.cat(popularity)} if with_log_q else {"exclude": exclude[part]}
+            result: Tensor = loss(query, key, hard_negatives=hard.unsqueeze(1), ids=labels[part], **rest)
+            return result
+
+        return call
+
     def of_negatives(negatives: Callable[[slice], Tensor]) -> Call:
         def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
             query, key, _ = encoder(part)
@@ -107,6 +119,10 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
     yield "info_nce, membership", info_nce, {"attraction": 0.5}, of_views(2, membership=p)
     yield "info_nce, symmetric, weights", info_nce, {"symmetric": True, "attraction": 0.5}, of_views(2, weights=w)
     yield "info_nce, symmetric, partitions", info_nce, {"symmetric": True}, of_views(2, partitions=groups)
+    exclude = draw(b, 2 * b) > 0.8
+    log_q, more_log_q = draw(b).sigmoid().log(), draw(b).sigmoid().log()
+    yield "info_nce, hard negatives, exclude", info_nce, {}, with_hard_negatives(False)
+    yield "info_nce, hard negatives, log_q", info_nce, {"symmetric": True}, with_hard_negatives(True)
     yield "info_nce, queue", info_nce, {}, of_negatives(lambda _: queue)
     yield "info_nce, bank", info_nce, {}, of_negatives(lambda part: bank[part])
 
@@ -188,11 +204,15 @@ def check_errors(world: int, rank: int) -> None:
         known = {"membership": torch.zeros(3, 2)} if rank == 0 else {"partitions": torch.zeros(3, 2).long()}
         expect(loss, (z, z), "kind of knowledge must be the same on every process", **known)
         expect(loss, (z, z), f"for each of the {3 * world} samples", weights=torch.ones(3, 3))
+        moco = dc.DebiasedInfoNCELoss(gather_distributed=True)
+        with pytest.raises(ValueError, match="samples of one process alone go into hard_negatives"):
+            moco(z, z, torch.randn(4, D, generator=torch.Generator().manual_seed(rank)))
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z
         expect(loss, (mine, mine), "number of features must be the same on every process")
     else:
-        expect(loss, (z[:1], z[:1]), "at least 2 inputs")
+        with pytest.warns(UserWarning, match="a batch of one"):
+            assert loss(z[:1], z[:1]) == 0
 
 
 def check_second_derivative(z: Tensor) -> None:

@@ -43,7 +43,6 @@ def test_settings_fail_when_the_loss_is_made(loss: Any, settings: dict[str, Any]
         ((Z, Z[:3]), {}, r"view 1 must have shape \(4, 3\); got \(3, 3\)"),
         ((Z, Z, Z[:, :2]), {}, r"view 2 must have shape \(4, 3\); got \(4, 2\)"),
         ((Z[0], Z[0]), {}, r"view 0 must have shape \(b, d\); got \(3,\)"),
-        ((Z[:1], Z[:1]), {}, "at least 2 inputs, since the others are the unlabeled samples; got 1"),
         ((Z.long(), Z), {}, "view 0 must be floating-point; got torch.int64"),
         ((Z.numpy(), Z), {}, "view 0 must be a torch.Tensor; got ndarray"),
         ((Z, Z), {"labels": [0, 1, 0, 1]}, "labels must be a torch.Tensor; got list"),
@@ -55,7 +54,7 @@ def test_settings_fail_when_the_loss_is_made(loss: Any, settings: dict[str, Any]
         ((Z, Z), {"labels": LABELS[:3]}, r"labels must have shape \(4,\), one for each sample; got \(3,\)"),
         ((Z, Z), {"labels": LABELS.float()}, "labels must be integers; got torch.float32"),
         ((Z, Z), {"labels": LABELS - 1}, "labels must be >= 0; got -1: the oracle needs every label"),
-        ((Z, Z), {"labels": 0 * LABELS}, "labels must leave every anchor at least one unlabeled sample; got 8 of 8 anchors"),
+        ((Z, Z), {"labels": 0 * LABELS}, "labels, ids and masks must leave some anchor an unlabeled sample; got 8 of 8 anchors"),
         ((Z, Z), {"labels": LABELS, "positive_labels": LABELS}, "exclude each other; got both: pass one"),
         ((Z, Z), {"tau_plus": torch.full((8,), 0.1)}, r"shape \(b,\) = \(4,\); got shape \(8,\)"),
         ((Z, Z), {"tau_plus": 1.0}, r"tau_plus must lie in \[0, 1\); got 1.0"),
@@ -72,7 +71,6 @@ def test_nt_xent(views: tuple[torch.Tensor, ...], rest: dict[str, Any], message:
     ("inputs", "rest", "message"),
     [
         ((Z, Z[:3]), {}, r"key must have shape \(4, 3\); got \(3, 3\)"),
-        ((Z[:1], Z[:1]), {}, "at least 2 inputs"),
         ((Z, Z, Z[:0]), {}, r"at least one sample; got shape \(0, 3\): an empty queue must be filled first"),
         ((Z, Z, Z[:, :2]), {}, "query has shape .4, 3., negatives .4, 2."),
         ((Z, Z, Z.expand(3, 4, 3)), {}, r"negatives must have shape \(4, k, d\); got \(3, 4, 3\)"),
@@ -82,11 +80,11 @@ def test_nt_xent(views: tuple[torch.Tensor, ...], rest: dict[str, Any], message:
         ((Z, NAN), {}, "key has NaN or inf in 2 of 4 rows"),
         ((Z, Z), {"extra_keys": Z}, r"extra_keys must have shape \(4, m - 1, 3\); got \(4, 3\)"),
         ((Z, Z), {"labels": LABELS[:2]}, r"labels must have shape \(4,\)"),
-        ((Z, Z), {"labels": 0 * LABELS}, "labels and ids must leave every anchor at least one unlabeled sample; got 4 of 4 anchors"),
+        ((Z, Z), {"labels": 0 * LABELS}, "labels, ids and masks must leave some anchor an unlabeled sample; got 4 of 4 anchors"),
         ((Z, Z, Z), {"labels": LABELS}, "negative_labels must be given exactly when both labels and negatives are"),
         ((Z, Z), {"negative_labels": LABELS}, "negative_labels must be given exactly when"),
         ((Z, Z, Z), {"labels": LABELS, "negative_labels": LABELS[:2]}, r"negative_labels must have shape \(4,\)"),
-        ((Z, Z), {"ids": 0 * LABELS}, "labels and ids must leave every anchor at least one unlabeled sample"),
+        ((Z, Z), {"ids": 0 * LABELS}, "labels, ids and masks must leave some anchor an unlabeled sample"),
     ],
 )  # fmt: skip
 def test_info_nce(inputs: tuple[torch.Tensor, ...], rest: dict[str, Any], message: str) -> None:

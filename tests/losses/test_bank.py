@@ -134,7 +134,7 @@ def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> N
 def test_an_anchor_that_meets_itself_alone_is_refused() -> None:
     given_ = drawn(2, 9, 4, 3, 1, seed=0)
     given_["places"] = given_["ids"].unsqueeze(1).expand(2, 4)
-    with pytest.raises(ValueError, match="ids and places must leave every anchor at least one"):
+    with pytest.raises(ValueError, match="labels, ids and masks must leave some anchor an unlabeled sample"):
         dc.DebiasedBankLoss(exclude_own=True)(**given_)
 
 

@@ -101,15 +101,6 @@ def _check_headers(rows: list[list[int]], names: tuple[str, ...]) -> None:
             )
 
 
-def check_batch(share: Share) -> None:
-    """Raise unless the batch has other inputs, which are the unlabeled samples."""
-    if share.total < 2:
-        raise ValueError(
-            f"a batch needs at least 2 inputs, since the others are the unlabeled samples; got {share.total}: "
-            "use a larger batch, or drop_last=True if this is the rest of an epoch"
-        )
-
-
 @torch.no_grad()
 def gather_detached(local: Tensor) -> Tensor:
     """The rows of all processes, as many on each, in the order of their ranks, without a gradient."""

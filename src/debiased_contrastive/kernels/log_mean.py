@@ -32,7 +32,8 @@ def log_mean(
 
     `rows`, `columns`, `bound` and `both` are those of `tiled.log_sum_exp`. With `both` there are as many columns as
     rows, and `absent` must be symmetric: row i is without column j where row j is without column i.
-    `weights` make it a weighted mean. A row whose every weight is 0 has the number 0 and a finite mean.
+    `weights` make it a weighted mean. A row without any column, or whose every weight is 0, has the number 0 and a
+    finite mean.
     """
     if weights is not None:
         return _weighted_log_mean(rows, columns, absent, weights, beta=beta, bound=bound, kernel=kernel, both=both)
@@ -47,7 +48,10 @@ def log_mean(
     if not isinstance(count, Tensor):
         return sums[0] - (sums[1] if beta else math.log(count)), float(count)
     n = (count.repeat(2) if both else count).to(sums.dtype)
-    return sums[0] - (sums[1] if beta else n.log()), n
+    is_empty = n == 0
+    mean = sums[0] - (sums[1] if beta else torch.where(is_empty, 1.0, n).log())
+    # Its weight N = 0 removes whatever stands in an empty row.
+    return torch.where(is_empty, 0.0, mean), n
 
 
 def _weighted_log_mean(
@@ -130,10 +134,16 @@ def dense_log_sum_exp(
 ) -> Tensor:
     """`tiled.log_sum_exp` of all logits at once: its oracle, and faster on small shapes."""
     logits = masked_logits(rows, columns, absent)
-    sums = torch.stack([torch.logsumexp(scale * logits, 1) for scale in scales])
-    if not both:
-        return sums
-    return torch.cat([sums, torch.stack([torch.logsumexp(scale * logits, 0) for scale in scales])], 1)
+    sums = [
+        torch.stack([_log_sum_exp(scale * logits, dim) for scale in scales]) for dim in ((1, 0) if both else (1,))
+    ]
+    return torch.cat(sums, 1)
+
+
+def _log_sum_exp(logits: Tensor, dim: int) -> Tensor:
+    """torch.logsumexp, but a sum over nothing has the derivative 0 instead of NaN."""
+    is_empty = (logits == -math.inf).all(dim, keepdim=True)
+    return torch.logsumexp(torch.where(is_empty, 0.0, logits), dim).masked_fill(is_empty.squeeze(dim), -math.inf)
 
 
 def masked_logits(rows: Tensor, columns: Tensor, absent: Absent) -> Tensor:

@@ -47,6 +47,13 @@ class Absent:
     """Absent where the two codes are equal (the same label, the same sample id)."""
     differ: tuple[Codes, ...] = ()
     """Absent where the two codes differ."""
+    pairs: Tensor | None = None
+    """(a, n) bool, absent where True."""
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether row i is without column j where row j is without column i, for rows and columns in one order."""
+        return self.pairs is None
 
     def remove_(self, tile: Tensor, rows: slice, columns: slice, value: float = -math.inf) -> Tensor:
         """Write `value` over what is absent in a tile of these rows and columns: -inf in logits, 0 in weights.
@@ -59,6 +66,8 @@ class Absent:
             tile.masked_fill_(_equal(codes, rows, columns), value)
         for codes in self.differ:
             tile.masked_fill_(~_equal(codes, rows, columns), value)
+        if self.pairs is not None:
+            tile.masked_fill_(self.pairs[rows, columns], value)
         return tile
 
     def whole_blocks(self, tile: int) -> int:
@@ -67,9 +76,10 @@ class Absent:
 
     def present(self, num_rows: int, num_columns: int, device: torch.device) -> int | Tensor:
         """How many columns exist for each row: one number where it is the same for all, else (a,)."""
-        if not self.same and not self.differ:
+        if not self.same and not self.differ and self.pairs is None:
             return num_columns - self.block
-        if len(self.same) == 1 and not self.differ and not self.block and self.same[0][1].dim() == 1:
+        is_one_code = len(self.same) == 1 and not self.differ and not self.block and self.pairs is None
+        if is_one_code and self.same[0][1].dim() == 1:
             return num_columns - _equal_count(self.same[0])
         count = torch.zeros(num_rows, dtype=torch.int64, device=device)
         tile = self.whole_blocks(_COUNT_TILE)

@@ -143,7 +143,7 @@ class DebiasedBankLoss(EmbeddingLoss):
                 statistics = replace(statistics, attraction=seen.attraction(positive, unlabeled))
                 return self._value(statistics, 0.0, options, share, seen.kept(unlabeled))
             statistics = from_logits(positive, unlabeled, None, lower=lower, beta=options.beta)
-            inputs.check_present(statistics.num_unlabeled, "ids and places")
+            inputs.check_present(statistics.num_unlabeled, share)
             tau_plus = options.anchor_tau_plus(
                 positive[:: len(z)],
                 lambda tau: tau.repeat_interleave(len(z)),

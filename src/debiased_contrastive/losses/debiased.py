@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -215,6 +215,17 @@ class EmbeddingLoss(DebiasedLoss):
         kernel, reduction = self.kernel, self.reduction
         return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction)
 
+    def _lone_pair(self, first: Tensor, second: Tensor, anchors: int) -> Tensor:
+        """The loss of a batch of one, which has no unlabeled samples: 0, with a graph, and a warning.
+
+        The last batch of an epoch may be one; a training should not end for it.
+        """
+        warnings.warn(
+            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=4
+        )
+        zeros = 0.0 * (first + second).sum(-1).repeat(anchors)
+        return reduce_losses(zeros, self.reduction)
+
     def _value(
         self,
         statistics: Statistics,
@@ -274,6 +285,12 @@ class Options:
         return log_mean(
             rows, columns, absent, beta=beta, bound=self.bound, kernel=self.kernel, both=both, weights=weights
         )
+
+    def for_log_q(self, log_q: Tensor | None) -> "Options":
+        """The same, for logits from which log q is subtracted, so that their bound is another."""
+        if log_q is None:
+            return self
+        return replace(self, bound=self.bound + float(log_q.detach().abs().max()))
 
     def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
         """log of the floor, as statistics have it."""

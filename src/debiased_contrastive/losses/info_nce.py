@@ -1,32 +1,43 @@
 """The debiased loss between queries and keys, as MoCo, CLIP and retrieval call it (Section 5)."""
 
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.gather import Share, check_batch, check_everywhere, gather_rows
-from debiased_contrastive.kernels.log_mean import Kernel, masked_logits
-from debiased_contrastive.kernels.tiled import Absent, Codes
-from debiased_contrastive.kernels.weights import PairWeights
+from debiased_contrastive.kernels.gather import Share, check_everywhere
+from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
-from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers
-from debiased_contrastive.losses.pairs import Pairs, PairsSeen
+from debiased_contrastive.losses.directions import (
+    Direction,
+    Embeddings,
+    Told,
+    compute_statistics,
+    make_directions,
+)
+from debiased_contrastive.losses.knowledge import SHARED, check_known, shared_numbers
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.losses import check_tensor
-from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
+from debiased_contrastive.objectives.statistics import Statistics
 
-_SHARED = ("batch size", *inputs.layout({}), "use of negatives", "use of labels", "use of ids", *SHARED)
+_SAME_NEGATIVES = (
+    "the content of negatives (k, d), which are used as they are (samples of one process alone go into "
+    "hard_negatives, which are gathered),"
+)
+_SHARED = (
+    "batch size", *inputs.layout({}), "use of negatives", "number of hard negatives", "use of labels", "use of ids",
+    "use of exclude", "use of log_q", _SAME_NEGATIVES, *SHARED,
+)  # fmt: skip
 
 
 class DebiasedInfoNCELoss(EmbeddingLoss):
     """Debiased InfoNCE (Eq. 8) of b queries, each with its key.
 
-    Unlabeled are the other keys of the batch, N = b - 1, or the `negatives` of the call. M = 1 with the key
-    itself as the correction's positive, unless the call brings `extra_keys`.
+    Unlabeled are the other keys of the batch, N = b - 1, with the `hard_negatives` of the call if there are any, or
+    its `negatives`. M = 1 with the key itself as the correction's positive, unless the call brings `extra_keys`.
 
     Relations: tau_plus=0 is InfoNCE; symmetric=True adds the direction from keys to queries, as CLIP does;
     `DebiasedNTXentLoss` compares views of one kind among themselves. At a temperature of 0.1 and below, few data
@@ -97,6 +108,9 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         key: Tensor,
         negatives: Tensor | None = None,
         *,
+        hard_negatives: Tensor | None = None,
+        exclude: Tensor | None = None,
+        log_q: Tensor | None = None,
         extra_keys: Tensor | None = None,
         labels: Tensor | None = None,
         negative_labels: Tensor | None = None,
@@ -122,21 +136,29 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             query: Embeddings (b, d).
             key: The positive of each query (b, d).
             negatives: None for the other keys of the batch; (k, d) shared by all queries, as a queue; (b, k, d)
-                each query's own. They are all there is: nothing of the batch joins them.
+                each query's own. They are all there is: nothing of the batch joins them. With gather_distributed,
+                those of (k, d) must be the same on every process, as a queue is.
+            hard_negatives: (b, m, d) more samples for all queries: they join the keys of the batch, those of all
+                processes with gather_distributed. Keys as anchors do not meet them.
+            exclude: (b, n) bool, True for pairs that do not exist: known positives, what a guide rejects. Columns
+                are the keys of the batch, then all hard negatives; of all processes with gather_distributed.
+            log_q: (n,) log of the probability with which each sample is drawn, subtracted from its logits, as
+                recommenders correct for popularity; those of this process: keys, then hard negatives. A key is a
+                sample of its batch, so the logits of the positives are corrected, too. With `negatives`, those of
+                the negatives alone, (k,) or (b, k).
             extra_keys: More positives (b, m - 1, d) for the correction of the queries; keys as anchors have their
                 query alone.
             labels: The unbiased oracle (Eq. 2): classes (b,). It leaves out unlabeled samples of the anchor's class
                 and weights the mean over the rest with N.
-            negative_labels: Classes of the `negatives`, (k,) or (b, k), with `labels`.
+            negative_labels: Classes of the `negatives`, (k,) or (b, k), or hard negatives (b, m), with `labels`.
             ids: Which sample each query is (b,), negative = unknown. Unlabeled samples of the same id are the
                 anchor itself: they do not exist for it, and N is smaller.
-            negative_ids: Those of the `negatives`, (k,) or (b, k), with `ids`.
+            negative_ids: Those of the `negatives`, (k,) or (b, k), or hard negatives (b, m), with `ids`.
             membership: Probabilities (b, k) that a pair is of each of k classes; a row of zeros is unknown.
-            negative_membership: Those of the `negatives`, (n, k) or (b, n, k).
+            negative_membership: Those of the `negatives`, (n, k) or (b, n, k), or hard negatives (b, m, k).
             partitions: Whole numbers (b, B) of B clusterings or groups, -1 = unknown.
-            negative_partitions: Those of the `negatives`, (n, B) or (b, n, B).
-            weights: Probability (b, n) that sample j is a true negative of pair i; without `negatives` the columns
-                are the pairs of the batch, of all processes with gather_distributed.
+            negative_partitions: Those of the `negatives`, (n, B) or (b, n, B), or hard negatives (b, m, B).
+            weights: Probability (b, n) that sample j is a true negative of pair i; columns as in `exclude`.
             strength: Instead of the module's, a float or (b,).
             attraction: Instead of the module's.
             attraction_above: Instead of the module's.
@@ -146,72 +168,92 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         Returns:
             The loss; with reduction="none" (b,), or (2b,) for both directions.
         """
-        codes = _Codes(labels, negative_labels, ids, negative_ids)
         knowledge = {
             "membership": membership, "partitions": partitions, "weights": weights,
             "negative_membership": negative_membership, "negative_partitions": negative_partitions,
         }  # fmt: skip
-        embeddings = {"query": query, "key": key, "negatives": negatives, "extra_keys": extra_keys}
+        embeddings = {
+            "query": query, "key": key, "negatives": negatives, "hard_negatives": hard_negatives,
+            "extra_keys": extra_keys,
+        }  # fmt: skip
         given = {name: z for name, z in embeddings.items() if z is not None}
 
-        def check() -> tuple[dict[str, int], tuple[Options, _Codes, Known | None]]:
+        def check() -> tuple[dict[str, int], tuple[Options, Told]]:
             options = self._options(temperature, tau_plus, strength, attraction, attraction_above)
-            numbers, checked = _check_inputs(given, options, codes, self.symmetric)
-            excluded = {"labels": labels, "tau_plus": tau_plus}
-            known = check_known(knowledge, query, negatives=negatives, excluded=excluded)
+            told = Told(labels, negative_labels, ids, negative_ids, exclude, log_q, None)
+            numbers, told = _check_inputs(given, options, told, self.symmetric)
+            known = check_known(
+                knowledge, query, negatives=negatives, hard_negatives=hard_negatives,
+                excluded={"labels": labels, "tau_plus": tau_plus},
+            )  # fmt: skip
             options = replace(options, strength=options.strength.for_each(query[:, 0]))
-            return numbers | shared_numbers(known), (options, checked, known)
+            return numbers | shared_numbers(known), (options, told._replace(known=known))
 
         device = query.device if isinstance(query, Tensor) else torch.device("cpu")
-        share, (options, codes, known) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
+        share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
+        columns = share.total * (1 + (0 if hard_negatives is None else hard_negatives.shape[1]))
         if negatives is None:
-            check_batch(share)
+            _check_exclude(exclude, query, columns)
         with torch.autocast(device.type, enabled=False):
             z = _scale_embeddings(given, options)
-            statistics, pairs = _statistics(z, codes, known, share, options, self.symmetric)
-            is_corrected = labels is not None or known is not None
-            tau = 0.0 if is_corrected else _tau_plus(z, statistics, codes, share, options, self.symmetric)
-            return self._value(statistics, tau, options, share, pairs)
+            if negatives is None and columns == 1:
+                return self._lone_pair(z.query, z.key, 2 if self.symmetric else 1)
+            directions = make_directions(z, told, share, symmetric=self.symmetric)
+            statistics = compute_statistics(directions, z, told, share, options)
+            pairs = directions[0].pairs(options)
+            if pairs is None:
+                inputs.check_present(statistics.num_unlabeled, share)
+            is_corrected = labels is not None or told.known is not None
+            tau = 0.0 if is_corrected else self._tau_plus(directions[0], statistics, share, options)
+            return self._value(statistics, tau, options, share, None if pairs is None else pairs.seen())
 
+    def _tau_plus(
+        self, queries: Direction, statistics: Statistics, share: Share, options: Options
+    ) -> float | Tensor:
+        def repeat(tau_plus: Tensor) -> Tensor:
+            return tau_plus.repeat(2) if self.symmetric else tau_plus
 
-class _Codes(NamedTuple):
-    """Labels and ids of the anchors and of the negatives, int64 once checked."""
-
-    labels: Tensor | None
-    negative_labels: Tensor | None
-    ids: Tensor | None
-    negative_ids: Tensor | None
-
-
-class _Embeddings(NamedTuple):
-    """Embeddings in the working dtype, normalised if wanted; the queries are divided by the temperature."""
-
-    query: Tensor
-    key: Tensor
-    negatives: Tensor | None = None
-    extra_keys: Tensor | None = None
+        return options.anchor_tau_plus(queries.rows[:, 0], repeat, statistics, queries.first_logits, share)
 
 
 def _check_inputs(
-    given: dict[str, Tensor], options: Options, codes: _Codes, symmetric: bool
-) -> tuple[dict[str, int], _Codes]:
-    query, negatives = given["query"], given.get("negatives")
+    given: dict[str, Tensor], options: Options, told: Told, symmetric: bool
+) -> tuple[dict[str, int], Told]:
+    query, negatives, hard = given["query"], given.get("negatives"), given.get("hard_negatives")
     inputs.check_shape("query", query, ("b", "d"), "one embedding a row")
     inputs.check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
     b, d = query.shape
     if negatives is not None:
         _check_negatives(negatives, b, symmetric)
+    if hard is not None:
+        inputs.check_shape("hard_negatives", hard, (b, "m", d), "m more samples for each query")
+        if negatives is not None:
+            raise ValueError("hard_negatives join the keys of the batch; got negatives, too: pass one of them")
     if "extra_keys" in given:
         check_tensor("extra_keys", given["extra_keys"])
         m = given["extra_keys"].shape[1] if given["extra_keys"].dim() == 3 else "m - 1"
         inputs.check_shape("extra_keys", given["extra_keys"], (b, m, d), "m - 1 more keys for each query")
+        if told.log_q is not None:
+            raise ValueError("log_q says nothing of extra_keys; got both: pass one of them")
     inputs.check_embeddings(given)
-    labels = _check_codes("labels", codes.labels, codes.negative_labels, query, negatives, lowest=0)
-    ids = _check_codes("ids", codes.ids, codes.negative_ids, query, negatives, lowest=None)
+    others = negatives if hard is None else hard
+    labels = _check_codes("labels", told.labels, told.negative_labels, query, others, lowest=0)
+    is_optional = hard is not None and told.negative_ids is None
+    ids = _check_codes("ids", told.ids, told.negative_ids, query, None if is_optional else others, lowest=None)
+    exclude = _check_exclude(told.exclude, query, None if negatives is None else negatives.shape[-2])
+    shape = (
+        (b * (1 + (0 if hard is None else hard.shape[1])),) if negatives is None else tuple(negatives.shape[:-1])
+    )
+    log_q = _check_log_q(told.log_q, query, shape)
     options.check_tau_plus(query[:, 0])
     numbers = {"batch size": b, **inputs.layout(given), "use of negatives": negatives is not None}
+    numbers |= {
+        "number of hard negatives": 0 if hard is None else hard.shape[1],
+        _SAME_NEGATIVES: _digest(negatives),
+    }
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
-    return numbers, _Codes(*labels, *ids)
+    numbers |= {"use of exclude": exclude is not None, "use of log_q": log_q is not None}
+    return numbers, Told(*labels, *ids, exclude, log_q, None)
 
 
 def _check_negatives(negatives: Tensor, b: int, symmetric: bool) -> None:
@@ -251,111 +293,47 @@ def _check_codes(
     return own, inputs.check_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
 
 
-def _scale_embeddings(given: dict[str, Tensor], options: Options) -> _Embeddings:
+def _check_exclude(exclude: Tensor | None, query: Tensor, columns: int | None) -> Tensor | None:
+    """The mask; raise unless it is boolean with a row for each query, and so many columns where that is known."""
+    if exclude is None:
+        return None
+    check_tensor("exclude", exclude)
+    fits = exclude.dim() == 2 and len(exclude) == len(query) and columns in (None, exclude.shape[1])
+    if exclude.dtype != torch.bool or not fits or exclude.device != query.device:
+        raise ValueError(
+            f"exclude must be boolean with shape ({len(query)}, {'n' if columns is None else columns}) on "
+            f"{query.device}, a column for each sample that queries are compared with; got {exclude.dtype} "
+            f"{tuple(exclude.shape)} on {exclude.device}: True leaves a pair out"
+        )
+    return exclude
+
+
+def _check_log_q(log_q: Tensor | None, query: Tensor, shape: tuple[int, ...]) -> Tensor | None:
+    """The log-probabilities without their graph; raise unless they are finite numbers of that shape."""
+    if log_q is None:
+        return None
+    check_tensor("log_q", log_q)
+    if not log_q.is_floating_point() or tuple(log_q.shape) != shape or log_q.device != query.device:
+        raise ValueError(
+            f"log_q must be floating-point with shape {shape} on {query.device}, one for each sample of this "
+            f"process that queries are compared with; got {log_q.dtype} {tuple(log_q.shape)} on {log_q.device}: "
+            "the log of the probability to be drawn"
+        )
+    if not bool(log_q.isfinite().all()):
+        raise ValueError("log_q must be finite; got NaN or inf: a sample that was drawn has a probability above 0")
+    return log_q.detach()
+
+
+def _scale_embeddings(given: dict[str, Tensor], options: Options) -> Embeddings:
     z = inputs.cast(given)
     if options.normalize:
         z = {name: options.unit(rows) for name, rows in z.items()}
     # The scale rides on the queries, so that the product of a query and anything is a logit.
-    return _Embeddings(**{**z, "query": z["query"] * options.scale(z["query"])})
+    return Embeddings(**{**z, "query": z["query"] * options.scale(z["query"])})
 
 
-def _statistics(
-    z: _Embeddings, codes: _Codes, known: Known | None, share: Share, options: Options, symmetric: bool
-) -> tuple[Statistics, PairsSeen | None]:
-    own_sample, own_class = _masks(z, codes, share)
-    pairs = None if known is None else _pairs(z, known, own_sample, share, options, symmetric)
-    weights = None if pairs is None else pairs[0].weights
-    log_mean_unlabeled, present = _log_mean(z, own_class, share, options, symmetric, weights)
-    if weights is None:
-        inputs.check_present(present, "labels and ids")
-    if codes.labels is not None:
-        # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
-        num_columns = share.total if z.negatives is None else z.negatives.shape[-2]
-        present = own_sample.present(len(z.query), num_columns, z.query.device)
-        if isinstance(present, Tensor):
-            present = (present.repeat(2) if symmetric else present).to(z.query.dtype)
-    positive, log_mean_positives, num_positives = _positives(z, symmetric)
-    statistics = Statistics(
-        positive=positive,
-        log_mean_unlabeled=log_mean_unlabeled,
-        num_unlabeled=present,
-        log_mean_positives=log_mean_positives,
-        num_positives=num_positives,
-        lower=options.lower(log_mean_unlabeled),
-        attraction=_attraction(z, pairs, options),
-    )
-    return statistics, None if pairs is None else pairs[0].seen()
-
-
-def _pairs(
-    z: _Embeddings, known: Known, own_sample: Absent, share: Share, options: Options, symmetric: bool
-) -> list[Pairs]:
-    """Queries with what they are compared with; and with `symmetric` keys with queries."""
-    columns = gather_rows(z.key, share) if z.negatives is None else z.negatives
-    known.check_columns(columns.shape[-2])
-    form = known.form(share, z.query.dtype)
-    both = [(z.query, columns), *([(z.key, gather_rows(z.query, share))] if symmetric else [])]
-    return [Pairs(*two, own_sample, form, options.strength) for two in both]
-
-
-def _attraction(z: _Embeddings, pairs: list[Pairs] | None, options: Options) -> float | Tensor:
-    if pairs is None or not options.strength.attraction:
-        return 0.0
-    positive = (z.query * z.key).sum(-1)
-    return torch.cat([torch.as_tensor(each.attraction(positive, options.kernel)) for each in pairs])
-
-
-def _masks(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]:
-    """The samples that are the anchor itself; and those with the samples of its class, if labels are given."""
-
-    def pair(own: Tensor, of_negatives: Tensor | None) -> Codes:
-        return own, gather_rows(own, share) if of_negatives is None else of_negatives
-
-    own_sample = Absent() if z.negatives is not None else Absent(block=1, offset=share.offset)
-    if codes.ids is not None:
-        own, of_columns = pair(codes.ids, codes.negative_ids)
-        # Negative ids mean that nothing is known; two unknown samples are not the same one.
-        own_sample = replace(own_sample, same=((own.clamp(min=-1), torch.where(of_columns < 0, -2, of_columns)),))
-    if codes.labels is None:
-        return own_sample, own_sample
-    return own_sample, replace(own_sample, same=(*own_sample.same, pair(codes.labels, codes.negative_labels)))
-
-
-def _log_mean(
-    z: _Embeddings, absent: Absent, share: Share, options: Options, symmetric: bool, weights: PairWeights | None
-) -> tuple[Tensor, float | Tensor]:
-    if z.negatives is not None:
-        return options.log_mean(z.query, z.negatives, absent, weights=weights)
-    if not symmetric or share.is_alone:
-        return options.log_mean(z.query, gather_rows(z.key, share), absent, both=symmetric, weights=weights)
-    queries, keys = gather_rows(torch.stack([z.query, z.key], 1), share).unbind(1)
-    # The same samples are absent in both directions, so the counts are the same too.
-    of_query, count = options.log_mean(z.query, keys, absent, weights=weights)
-    of_key, _ = options.log_mean(z.key, queries, absent, weights=weights)
-    return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
-
-
-def _positives(z: _Embeddings, symmetric: bool) -> tuple[Tensor, Tensor, float | Tensor]:
-    """The logit of the numerator, the log-mean over the positives of the correction, and their number."""
-    positive = (z.query * z.key).sum(-1)
-    mean, count = positive, torch.ones_like(positive)
-    if z.extra_keys is not None:
-        more = (z.extra_keys * z.query.unsqueeze(1)).sum(-1)
-        mean, count = log_mean_exp(torch.cat([positive.unsqueeze(1), more], 1))
-    if not symmetric:
-        return positive, mean, count
-    return positive.repeat(2), torch.cat([mean, positive]), torch.cat([count, torch.ones_like(count)])
-
-
-def _tau_plus(
-    z: _Embeddings, statistics: Statistics, codes: _Codes, share: Share, options: Options, symmetric: bool
-) -> float | Tensor:
-    def first_logits(count: int) -> Tensor:
-        own_sample, _ = _masks(z, codes, share)
-        columns = gather_rows(z.key, share) if z.negatives is None else z.negatives
-        return masked_logits(z.query[:count], columns if columns.dim() == 2 else columns[:count], own_sample)
-
-    def repeat(tau_plus: Tensor) -> Tensor:
-        return tau_plus.repeat(2) if symmetric else tau_plus
-
-    return options.anchor_tau_plus(z.query[:, 0], repeat, statistics, first_logits, share)
+def _digest(negatives: Tensor | None) -> int:
+    """A number that differs where shared negatives do; each query's own ones may differ."""
+    if negatives is None or negatives.dim() != 2:
+        return 0
+    return int(negatives.detach().double().sum().view(torch.int64))

@@ -1,12 +1,14 @@
 """Checks of the embeddings, labels and ids that users pass, and the cast to the dtype of arithmetic."""
 
 import math
+import warnings
 from collections.abc import Mapping
 from numbers import Real
 
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
@@ -81,14 +83,30 @@ def check_codes(
     return codes
 
 
-def check_present(present: float | Tensor, names: str) -> None:
-    """Raise where the codes of that name leave an anchor without any unlabeled sample."""
-    if isinstance(present, Tensor) and bool((present == 0).any()):
+def check_present(present: float | Tensor, share: Share) -> None:
+    """Warn where labels, ids or masks leave an anchor without any unlabeled sample; raise where they leave all so.
+
+    The loss of such an anchor is 0. Under several processes one that has nothing left must not stop the others.
+    """
+    if not isinstance(present, Tensor) or not bool((present == 0).any()):
+        return
+    empty = int((present == 0).sum())
+    if empty == len(present) and share.is_alone:
         raise ValueError(
-            f"{names} must leave every anchor at least one unlabeled sample; got "
-            f"{int((present == 0).sum())} of {len(present)} anchors without any: use a larger or more varied "
-            "batch or queue"
+            f"labels, ids and masks must leave some anchor an unlabeled sample; got {empty} of {empty} anchors "
+            "without any: use a larger or more varied batch or queue"
         )
+    warnings.warn(
+        f"labels, ids and masks leave {empty} of {len(present)} anchors without unlabeled samples: their loss is 0",
+        stacklevel=4,
+    )
+
+
+def without_empty(count: float | Tensor, left: float | Tensor) -> float | Tensor:
+    """The count of each anchor, but 0 for those that have nothing left."""
+    if not isinstance(left, Tensor) or not bool((left == 0).any()):
+        return count
+    return torch.where(left == 0, 0.0, torch.as_tensor(count).to(left))
 
 
 def check_temperature(temperature: float | Tensor) -> float:

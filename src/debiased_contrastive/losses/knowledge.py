@@ -84,6 +84,8 @@ class Known:
     """(b, k) probabilities, (b, B) codes, or (b, n) weights."""
     columns: Tensor | None
     """Those of samples that are not in the batch; None where the columns are the batch."""
+    joins_batch: bool = False
+    """Whether these samples (b, m, ...) join those of the batch, as hard negatives do."""
 
     def check_columns(self, count: int) -> None:
         """Raise unless weights have a column for each sample that anchors are compared with."""
@@ -93,16 +95,24 @@ class Known:
                 f"all processes; got shape {tuple(self.rows.shape)}: rows are anchors, columns the others"
             )
 
-    def form(self, share: Share, dtype: torch.dtype, *, repeats: int = 1) -> Form:
-        """The probabilities that pairs share a class, where each input is so many consecutive anchors."""
+    def form(self, share: Share, dtype: torch.dtype, *, repeats: int = 1, with_hard: bool = True) -> Form:
+        """The probabilities that pairs share a class, where each input is so many consecutive anchors.
+
+        with_hard: whether hard negatives are columns behind the batch, as they are for queries but not for keys.
+        """
 
         def repeat(of_inputs: Tensor) -> Tensor:
             return of_inputs if repeats == 1 else of_inputs.repeat_interleave(repeats, 0)
 
         if self.kind == "weights":
-            return GivenWeights(self.rows.to(dtype), repeats)
+            return GivenWeights((self.rows if with_hard else self.rows[:, : share.total]).to(dtype), repeats)
         rows = self.rows.to(dtype) if self.kind == "membership" else self.rows
-        columns = gather_rows(rows, share) if self.columns is None else self.columns.to(rows.dtype)
+        if self.columns is None or self.joins_batch:
+            columns = gather_rows(rows, share)
+        else:
+            columns = self.columns.to(rows.dtype)
+        if self.joins_batch and with_hard and self.columns is not None:
+            columns = torch.cat([columns, gather_rows(self.columns.to(rows.dtype), share).flatten(0, 1)])
         pair = repeat(rows), repeat(columns)
         return Membership(*pair) if self.kind == "membership" else Partitions.of(*pair, dtype)
 
@@ -119,6 +129,7 @@ def check_known(
     like: Tensor,
     *,
     negatives: Tensor | None = None,
+    hard_negatives: Tensor | None = None,
     excluded: Mapping[str, object],
 ) -> Known | None:
     """The knowledge of a call, or None without any; raise where it is no knowledge, or there is too much of it.
@@ -128,6 +139,7 @@ def check_known(
             where the loss takes them.
         like: Embeddings of the anchors (b, d).
         negatives: Unlabeled samples of the call, (k, d) or (b, k, d); None is the batch.
+        hard_negatives: Samples (b, m, d) that join the batch.
         excluded: Other arguments of the call, by name, that mean something else by the same word.
     """
     present = [kind for kind in get_args(Kind) if given[kind] is not None]
@@ -160,6 +172,8 @@ def check_known(
     _refuse([name for name in others if name != f"negative_{kind}"], kind)
     check = _check_membership if kind == "membership" else _check_partitions
     of_negatives = given.get(f"negative_{kind}")
+    joins_batch = hard_negatives is not None
+    negatives = hard_negatives if joins_batch else negatives
     if (negatives is not None) != (of_negatives is not None):
         raise ValueError(
             f"negative_{kind} must be given exactly when both {kind} and negatives are; got negatives "
@@ -169,7 +183,7 @@ def check_known(
     rows = check(kind, rows, (len(like),), like, None)
     if of_negatives is not None and negatives is not None:
         of_negatives = check(f"negative_{kind}", of_negatives, tuple(negatives.shape[:-1]), like, rows.shape[1])
-    return Known(kind, rows, of_negatives)
+    return Known(kind, rows, of_negatives, joins_batch)
 
 
 def _refuse(others: list[str], kind: Kind) -> None:

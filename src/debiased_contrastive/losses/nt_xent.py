@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.gather import Share, check_batch, check_everywhere, gather_rows
+from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_rows
 from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
@@ -110,9 +110,10 @@ class DebiasedNTXentLoss(EmbeddingLoss):
 
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
-        check_batch(share)
         with torch.autocast(device.type, enabled=False):
             z = _scale_views(views, options)
+            if share.total == 1:
+                return self._lone_pair(z[:, 0], z[:, 1], 2)
             statistics, pairs = _statistics(z, share, options, told)
             is_corrected = told.labels is not None or told.known is not None
             tau = 0.0 if is_corrected else _tau_plus(z, statistics, share, options)
@@ -184,9 +185,9 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
     weights = None if pairs is None else pairs.weights
     log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled, weights=weights)
     if weights is None:
-        inputs.check_present(present, "labels")
-        # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
-        present = float(len(columns) - 2)
+        inputs.check_present(present, share)
+        # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count, unless nothing is left.
+        present = inputs.without_empty(float(len(columns) - 2), present)
     positive, log_mean_positives, num_positives = _own_views(z)
     if positive_labels is not None:
         of_anchor, of_column = codes(positive_labels)
