@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from debiased_contrastive.auditing.audit import audit
     from debiased_contrastive.losses.auto import AutoTauPlus
     from debiased_contrastive.losses.bank import DebiasedBankLoss
+    from debiased_contrastive.losses.cached import cached_backward
     from debiased_contrastive.losses.debiased import Diagnostics
     from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
     from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
@@ -27,6 +28,7 @@ __all__ = [
     "NegativeQueue",
     "asymptotic_loss",
     "audit",
+    "cached_backward",
     "contrastive_loss",
     "decoupled_loss",
     "force_share",
@@ -42,6 +44,7 @@ _HOMES = {
     "NegativeQueue": "negatives.queue",
     "asymptotic_loss": "objectives.exact",
     "audit": "auditing.audit",
+    "cached_backward": "losses.cached",
     "contrastive_loss": "objectives.losses",
     "decoupled_loss": "objectives.losses",
     "force_share": "membership.force",
