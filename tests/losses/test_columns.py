@@ -85,6 +85,8 @@ def test_both_directions(kernel: Kernel) -> None:
     queries = one(query, key, hard_negatives=hard, exclude=exclude, log_q=log_q)
     keys = one(key, query, exclude=exclude[:, :B])
     torch.testing.assert_close(got, torch.cat([queries, keys]))
+    got = both(query, key, exclude=exclude[:, :B])
+    torch.testing.assert_close(got, torch.cat([one(query, key, exclude=exclude[:, :B]), keys]))
 
 
 def test_popularity_is_the_correction_of_recommenders() -> None:
