@@ -14,6 +14,8 @@ from debiased_contrastive.domain import name_run
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from debiased_contrastive.training.settings import as_json
 from tests.images.test_cmc_runs import SMALL as SMALL_CMC
@@ -122,7 +124,13 @@ def test_strength_0_is_biased_and_attraction_changes_the_loss(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "flags", [["--membership.source", "classifier"], ["--membership.source", "own", *QUEUE]], ids=["batch", "queue"]
+    "flags",
+    [
+        ["--membership.source", "classifier"],
+        ["--membership.source", "own", *QUEUE],
+        ["--membership.source", "guide", "--membership.strength", "auto"],
+    ],
+    ids=["batch", "queue", "auto"],
 )
 def test_killed_between_two_refreshes_it_goes_on_with_the_same_knowledge(flags: list[str], tmp_path: Path) -> None:
     arguments = ["train", "demo", *SMALL, *LEARNT, *flags]
@@ -144,8 +152,9 @@ def test_killed_between_two_refreshes_it_goes_on_with_the_same_knowledge(flags: 
         ["--membership.source", "classifier"],
         ["--membership.source", "own", "--membership.form", "walk"],
         ["--membership.source", "own", *QUEUE],
+        ["--membership.source", "classifier", "--membership.strength", "auto"],
     ],
-    ids=["classifier", "graph", "queue"],
+    ids=["classifier", "graph", "queue", "auto"],
 )
 def test_two_processes_train_as_one(flags: list[str], tmp_path: Path) -> None:
     one, two = trained_by_one_and_two(["train", "demo", *SMALL, *LEARNT, *flags], tmp_path)
@@ -154,6 +163,79 @@ def test_two_processes_train_as_one(flags: list[str], tmp_path: Path) -> None:
     torch.testing.assert_close(together[:15], alone[:15], rtol=0, atol=1e-2)
     assert all("force_share" in metrics(run)[5] for run in (one, two))
     check_same_weights(one, two, atol=0.1)
+
+
+AUTO = ["--membership.strength", "auto", *LEARNT]
+LABEL_FREE = [*AUTO[:2], "--membership.warm-up", "1", "--membership.refresh", "2", "--membership.known", "0"]
+
+
+def strengths(lines: list[Line]) -> dict[int, float]:
+    return {line["step"]: line["membership_strength"] for line in lines if "membership_strength" in line}
+
+
+@pytest.mark.parametrize("queue", [False, True], ids=["batch", "queue"])
+@pytest.mark.parametrize("source", ["labels", "classifier", "own", "groups", "patches"])
+def test_a_few_labels_choose_the_strength(
+    source: str, queue: bool, tmp_path: Path, files: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = files.get(source, ["--membership.source", "guide" if source == "patches" else source])
+    lines = train(tmp_path / "run", *flags, *AUTO, *(QUEUE if queue else []))
+    found = strengths(lines)
+    # Chosen anew with each refresh, also of knowledge that is made once.
+    assert list(found) == [6, 16]
+    if source in ("labels", "groups"):
+        assert list(found.values()) == pytest.approx([1, 1], rel=1e-3)
+    else:
+        assert all(strength >= 0 for strength in found.values())
+        assert found[6] != found[16]
+    said = [line for line in capsys.readouterr().err.splitlines() if "Strength" in line]
+    words = f"membership: Strength {found[6]:.2f}: it has the largest force share on 60 labels."
+    assert said == ([] if source == "labels" else [words])
+    # The loss was told: strength and share are those of the log.
+    if source in ("own", "patches"):
+        plain = train(tmp_path / "plain", *flags, *LEARNT, *(QUEUE if queue else []))
+        assert losses(plain)[:STEPS] == losses(lines)[:STEPS]
+        fixed = ["--membership.strength", repr(found[6])]
+        same = train(tmp_path / "fixed", *flags, *LEARNT, *fixed, *(QUEUE if queue else []))
+        assert losses(same)[:15] == losses(lines)[:15] != losses(plain)[:15]
+        assert same[STEPS]["force_share"] == lines[STEPS]["force_share"]
+
+
+@pytest.mark.parametrize("source", ["own", "groups"])
+def test_without_labels_the_rule_is_said_once(
+    source: str, tmp_path: Path, files: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = train(tmp_path / "run", *files.get(source, ["--membership.source", source]), *LABEL_FREE)
+    hard = source == "groups"
+    assert list(strengths(lines).values()) == ([0.2, 0.2] if hard else [1, 1])
+    said = [line for line in capsys.readouterr().err.splitlines() if "Strength" in line]
+    assert len(said) == 1
+    assert said[0].startswith(
+        "membership: Strength 0.2: " if hard else "membership: Strength 1: the knowledge is soft"
+    )
+
+
+def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def choose(knowledge: Knowledge, z: torch.Tensor, labels: torch.Tensor, **given: Any) -> Knowledge:
+        seen.append((knowledge.of(given["rows"]).membership, labels, given["temperature"]))
+        return choose_strength(knowledge, z, labels, **given)
+
+    monkeypatch.setattr("debiased_contrastive.images.knowledge.choose_strength", choose)
+    train(tmp_path / "run", "--membership.source", "classifier", *AUTO, "--objective.temperature", "0.3")
+    assert len(seen) == 2
+    for membership, labels, temperature in seen:
+        assert membership is not None
+        assert float(membership.max()) < 1
+        assert temperature == 0.3
+        assert len(labels) == 60
+        assert int(labels.min()) >= 0
+    state, _ = latest_checkpoint(tmp_path / "run")
+    assert state is not None
+    # In training, known labels are facts.
+    held = state["module"]["known._extra_state"]["membership"]
+    assert int((held.amax(1) == 1).sum()) == 60
 
 
 @pytest.mark.parametrize("form", ["labels", "classifier", "consensus", "walk"])
@@ -169,6 +251,29 @@ def test_multiview_coding_trains_with_it(form: str, tmp_path: Path) -> None:
     assert "force_share" in lines[6]
 
 
+def test_multiview_coding_trains_with_the_strength_that_is_chosen(tmp_path: Path) -> None:
+    images = two_colours(tmp_path / "images")
+    flags = ["--membership.source", "guide", "--membership.num-classes", "2", "--membership.warm-up", "2"]
+    found = {}
+    for strength in ("auto", "1"):
+        arguments = [
+            "train",
+            "cmc-small",
+            "--data.root",
+            str(images),
+            *SMALL_CMC,
+            *flags,
+            "--membership.known",
+            "0.5",
+        ]
+        main([*arguments, "--membership.strength", strength, "--out", str(tmp_path / strength)])
+        found[strength] = metrics(tmp_path / strength)
+    chosen = strengths(found["auto"])[7]
+    assert chosen != 1
+    main([*arguments, "--membership.strength", repr(chosen), "--out", str(tmp_path / "chosen")])
+    assert losses(metrics(tmp_path / "chosen")) == losses(found["auto"]) != losses(found["1"])
+
+
 MISTAKES = {
     "groups without a file": (["--membership.source", "groups"], "groups needs a file with a group for every sample"),
     "a file without a source": (["--membership.file", "x.npy"], "membership.file is for the sources groups and guide"),
@@ -181,6 +286,7 @@ MISTAKES = {
     "late": (["--membership.source", "own"], "would begin after 10 epochs, the training ends after 4"),
     "a share": (["--membership.source", "labels", "--membership.known", "2"], "known must lie in [0, 1]; got 2"),
     "strength": (["--membership.source", "labels", "--membership.strength", "-1"], "strength must be at least 0"),
+    "strength by a word": (["--membership.source", "labels", "--membership.strength", "best"], "--membership.strength"),
     "attraction": (["--membership.source", "labels", "--membership.attraction", "nan"], "attraction must be at least"),
     "refresh": (["--membership.source", "own", "--membership.refresh", "0"], "refresh must be an integer of at least 1"),
     "no such file": (["--membership.source", "groups", "--membership.file", "missing.npy"], "missing.npy"),
@@ -228,13 +334,14 @@ def test_a_run_does_not_go_on_with_another_file(
 def test_the_page_shows_what_it_was_worth(tmp_path: Path) -> None:
     for name, flags in (
         ("biased", ["--objective.kind", "biased"]),
-        ("own", ["--membership.source", "own", *LEARNT]),
+        ("own", ["--membership.source", "own", *AUTO]),
     ):
         train(tmp_path / "runs" / name, *flags)
     main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text()
     words = ("Force share of the membership", "Accuracy of the membership", "Effective number of negatives")
-    assert all(word in page for word in (*words, "membership from own features"))
+    assert all(word in page for word in (*words, "Strength of the membership", "membership from own features"))
+    assert "strength auto with 40 % of the labels" in page
 
 
 def test_a_run_is_named_by_its_source() -> None:
@@ -250,3 +357,12 @@ def test_without_a_source_nothing_is_written_of_it() -> None:
     known = SimCLRSettings(membership=ImageMembership("labels", known=0.25))
     assert as_json(known)["membership"]["known"] == 0.25
     assert read_settings(json.loads(json.dumps(as_json(known)))) == known
+    auto = SimCLRSettings(membership=ImageMembership("own", strength="auto", warm_up=1))
+    assert as_json(auto)["membership"]["strength"] == "auto"
+    content = json.loads(json.dumps(as_json(auto)))
+    assert read_settings(content) == auto
+    content["membership"]["strength"] = "best"
+    with pytest.raises(ValueError, match=r"membership\.strength must be"):
+        read_settings(content)
+    with pytest.raises(ValueError, match="strength must be at least 0 and finite, or auto; got best"):
+        ImageMembership("own", strength="best")  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """Knowledge that a training holds: found by sample ids in every form, and whole after a checkpoint."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,9 @@ def knowledge(form: str) -> Knowledge:
         return Knowledge(partitions=torch.randint(-1, 3, (N, 5), generator=generator), quality={"mean_q": 0.1})
     dense = torch.rand(N, N, generator=generator)
     dense = torch.where(dense > 0.6, (dense + dense.T) / 2, 0.0)
-    return Knowledge(graph=sparse.csr_array(dense.numpy().astype(np.float32)), warnings=("a doubt",))
+    return Knowledge(
+        graph=sparse.csr_array(dense.numpy().astype(np.float32)), warnings=("a doubt",), strength=0.3, reason="so"
+    )
 
 
 def held(form: str) -> HeldKnowledge:
@@ -108,6 +111,58 @@ def test_a_checkpoint_holds_it(form: str, tmp_path: Path) -> None:
     before, after = module.knowledge, again.knowledge
     assert after is not None
     assert (after.quality, after.warnings) == (before.quality, before.warnings)
+    assert (after.strength, after.reason) == (before.strength, before.reason)
     rows = torch.arange(N)
     assert torch.equal(after.same_class(rows, rows), before.same_class(rows, rows))
     assert len(unpack(pack(before))) == N
+
+
+def test_knowledge_of_before_there_was_a_strength_is_read() -> None:
+    state = {
+        name: value for name, value in pack(knowledge("membership")).items() if name not in ("strength", "reason")
+    }
+    assert (unpack(state).strength, unpack(state).reason) == (1.0, "")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_some_samples_alone_keep_what_is_known_of_them(form: str) -> None:
+    rows = torch.tensor([3, 0, 11])
+    part = knowledge(form).of(rows)
+    assert len(part) == 3
+    torch.testing.assert_close(part.same_class(torch.arange(3), torch.arange(3)), q_of(form, rows, rows))
+    assert part.strength == knowledge(form).strength
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_strength_is_told_with_the_knowledge_unless_it_is_1(form: str) -> None:
+    ids, stored, places = torch.tensor([3, 0]), torch.tensor([0, 7, 7]), torch.tensor([[1, 5], [7, 2]])
+    for strength in (0.25, 1.0):
+        module = HeldKnowledge()
+        module.hold(replace(knowledge(form), strength=strength))
+        assert module.knowledge is not None
+        for told in (
+            module.of_batch(ids),
+            module.of_queue(ids, stored),
+            module.of_bank(ids, places),
+            module.knowledge.arguments(ids),
+        ):
+            assert told.get("strength", 1.0) == strength
+            assert ("strength" in told) == (strength != 1)
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="strength must be at least 0 and finite"):
+            replace(knowledge(form), strength=wrong)
+
+
+def test_codes_are_widened_once_and_not_in_every_step() -> None:
+    codes = torch.randint(-1, 3, (N, 5), dtype=torch.int32)
+    module, ids, places = HeldKnowledge(), torch.tensor([3, 0]), torch.tensor([[1], [7]])
+    module.hold(Knowledge(partitions=codes))
+    first, again = (module.of_bank(ids, places)["partitions"] for _ in range(2))
+    assert first.dtype == torch.int64
+    assert first.data_ptr() == again.data_ptr()
+    assert torch.equal(first, codes.long())
+    assert module.of_batch(ids)["partitions"].dtype == torch.int64
+    # What is saved stays small, and new knowledge takes the place of the old at once.
+    assert module.get_extra_state()["partitions"].dtype == torch.int32
+    module.hold(Knowledge(partitions=codes + 1))
+    assert torch.equal(module.of_bank(ids, places)["partitions"], codes.long() + 1)

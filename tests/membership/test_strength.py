@@ -7,9 +7,10 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 from torch.nn import functional as F
 
+from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.membership.force import ForceCurve, force_curve
 from debiased_contrastive.membership.knowledge import Knowledge
-from debiased_contrastive.membership.strength import HARD_STRENGTH, best_strength, safe_strength
+from debiased_contrastive.membership.strength import HARD_STRENGTH, best_strength, choose_strength, safe_strength
 from tests.membership.test_force import CLASSES, noisy, world
 
 
@@ -79,3 +80,58 @@ def test_the_rule_without_labels_is_said_in_words() -> None:
     strength, words = safe_strength(Knowledge(membership=torch.zeros(200, 3)))
     assert strength == 1
     assert words.startswith("Nothing is known")
+
+
+def test_labels_choose_the_strength_that_the_loss_is_told() -> None:
+    z, labels = torn_world(600, 0)
+    few = torch.where(torch.arange(600) < 200, labels, -1)
+    source = clusters(z, CLASSES)
+    known = choose_strength(source, z, few, temperature=0.1)
+    assert 0 < known.strength == best_strength(z, few, source, 0.1) < 1
+    assert known.strength != best_strength(z, few, source)
+    assert known.reason == f"Strength {known.strength:.2f}: it has the largest force share on 200 labels."
+    assert known.partitions is source.partitions
+    # The labelled samples alone say the same, wherever they stand.
+    order = torch.randperm(600, generator=torch.Generator().manual_seed(1))[:200]
+    shuffled = torch.full((600,), -1).index_put((order,), labels[order])
+    alone = choose_strength(source, z[order], labels[order], rows=order)
+    assert alone.strength == pytest.approx(best_strength(z, shuffled, source), rel=1e-6)
+    assert len(alone) == 600
+    ids, loss = torch.arange(8), DebiasedNTXentLoss(temperature=0.5)
+    z0, z1 = z[:8].float(), z[8:16].float()
+    told = loss(z0, z1, **known.arguments(ids))
+    assert told == loss(z0, z1, **source.arguments(ids), strength=known.strength)
+    assert told != loss(z0, z1, **source.arguments(ids))
+
+
+def test_a_small_q_of_the_labelled_pairs_does_not_cut_off_the_others() -> None:
+    z, labels = world(300)
+    same = torch.where(labels.unsqueeze(1) == labels, 0.5, 0.0)
+    same[:100, :100] *= 0.1
+    few = torch.where(torch.arange(300) < 100, labels, -1)
+    for source in (Knowledge(graph=sparse.csr_array(same.float().fill_diagonal_(1).numpy())),
+                   Knowledge(membership=same[torch.arange(300), 0].unsqueeze(1).sqrt().float() * 0.7)):  # fmt: skip
+        known = choose_strength(source, z, few)
+        q = source.same_class(torch.arange(300), torch.arange(300)).fill_diagonal_(0)
+        assert known.strength <= 1.0001 / float(q.max())
+    graph = Knowledge(graph=sparse.csr_array(same.float().numpy()))
+    assert best_strength(z, few, graph) == pytest.approx(20, rel=1e-5)
+    assert choose_strength(graph, z, few).strength == pytest.approx(2)
+
+
+def test_without_labels_or_where_they_cannot_tell_the_safe_rule_holds() -> None:
+    z, labels = world(60)
+    hard = Knowledge(partitions=labels.unsqueeze(1))
+    known = choose_strength(hard)
+    assert (known.strength, known.reason) == safe_strength(hard)
+    one_of_each = torch.full_like(labels, -1)
+    for label in range(CLASSES):
+        one_of_each[(labels == label).nonzero()[0]] = label
+    for embeddings, given in ((z, one_of_each), (torch.ones(60, 4), labels)):
+        unsure = choose_strength(hard, embeddings, given)
+        assert unsure.strength == HARD_STRENGTH
+        assert unsure.reason == f"The labels cannot tell. {known.reason}"
+    with pytest.raises(ValueError, match="must be given together"):
+        choose_strength(hard, z)
+    with pytest.raises(ValueError, match="of the 60 rows of z; got 59 rows"):
+        choose_strength(hard.of(torch.arange(59)), z, labels)

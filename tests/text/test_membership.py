@@ -86,16 +86,45 @@ def test_a_run_that_is_stopped_ends_as_one_that_was_not(stop: int, tmp_path: Pat
     assert state["module"]["known._extra_state"]["partitions"].shape == (SENTENCES, 30)
 
 
+@pytest.mark.parametrize(
+    ("source", "strength", "words"),
+    [
+        ("groups", 0.2, "Strength 0.2: the knowledge says 0 or 1"),
+        ("guide", 1.0, "Strength 1: the knowledge is soft"),
+    ],
+)
+def test_a_strength_auto_follows_the_safe_rule(
+    source: str, strength: float, words: str, tmp_path: Path, fabric: Fabric, capsys: pytest.CaptureFixture[str]
+) -> None:
+    auto = known(tmp_path, source, strength="auto", warm_up=1)
+    assert from_json(TextSettings, as_json(auto)) == auto
+    parts = new_run(tmp_path / "auto", as_json(auto))
+    train_until(auto, parts, fabric, 13)
+    train_until(auto, parts, fabric)
+    said = [line for line in capsys.readouterr().err.splitlines() if "Strength" in line]
+    lines = metrics(tmp_path / "auto")
+    chosen = [strength] * (len(lines) - STEPS)
+    assert [line.get("membership_strength") for line in lines] == [None] * STEPS + chosen
+    assert len(said) == 1
+    assert said[0].startswith(f"membership: {words}")
+    fixed = known(tmp_path, source, strength=strength, warm_up=1)
+    train_until(fixed, new_run(tmp_path / "fixed", as_json(fixed)), fabric)
+    assert losses(tmp_path / "fixed") == losses(tmp_path / "auto")
+    assert "membership_strength" not in metrics(tmp_path / "fixed")[-1]
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["of the method", "of the knowledge"])
 @pytest.mark.parametrize("denominator", ["others", "original"])
-def test_the_loss_is_the_formula_of_each_pair(denominator: Any) -> None:
+def test_the_loss_is_the_formula_of_each_pair(denominator: Any, own: bool) -> None:
     torch.manual_seed(0)
     left, right = (build_tower("bag", 20, 5, 4, 6) for _ in range(2))
-    method = QuickThoughts(left, right, tau_plus=0.0, temperature=0.5, denominator=denominator, strength=0.7)
+    strength = 0.1 if own else 0.7
+    method = QuickThoughts(left, right, tau_plus=0.0, temperature=0.5, denominator=denominator, strength=strength)
     tokens, lengths = torch.randint(1, 20, (6, 4)), torch.full((6,), 4)
     linked, ids = torch.tensor([True, True, False, True, True]), torch.tensor([4, 1, 0, 5, 3, 2])
     membership = torch.rand(6, 3).softmax(1)
     method.known = HeldKnowledge()
-    method.known.hold(Knowledge(membership=membership))
+    method.known.hold(Knowledge(membership=membership, strength=0.7 if own else 1.0))
     with torch.no_grad():
         found = float(method(tokens, lengths, linked, ids))
         u, v = (torch.nn.functional.normalize(tower(tokens, lengths)) for tower in (left, right))

@@ -187,7 +187,7 @@ def _shorten(box: str) -> str:
     paragraphs = " ".join(line or "\n" for line in lines[1:]).split("\n")
     words = next((part.strip() for part in paragraphs if part.strip()), "the command line could not be read")
     # A settings class explains itself what it refuses; the place in the parser is of no use.
-    words = re.sub(r"^Error parsing [\w.-]*\w: (?!could)", "", words)
+    words = re.sub(r"^Error parsing [\w.-]*\w: (?!could|no type)", "", words)
     meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
     return words + (f"; did you mean {meant[1]}?" if meant else "") + " See debiased --help"
 

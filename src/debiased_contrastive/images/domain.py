@@ -45,6 +45,12 @@ _WORTH = (
         "How often the class of most of those that probably share an image's class is its own.",
     ),
     Metric(
+        "membership_strength",
+        "Strength of the membership",
+        "Factor of the probability that two images share a class, as it was chosen.",
+        percent=False,
+    ),
+    Metric(
         "effective_number",
         "Effective number of negatives",
         "Number of equal weights that would average as well as those of the membership.",

@@ -1,6 +1,7 @@
 """What is known about the classes of the images that are trained on: made as the settings say, and measured."""
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,13 +17,14 @@ from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
 from debiased_contrastive.images.sources import draw_known_labels
 from debiased_contrastive.membership.classifier import from_few_labels
 from debiased_contrastive.membership.files import Array, read_rows
-from debiased_contrastive.membership.force import force_share
+from debiased_contrastive.membership.force import NoBiasError, force_share
 from debiased_contrastive.membership.guide import from_guide
 from debiased_contrastive.membership.held import pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups, from_labels
 from debiased_contrastive.membership.patches import LARGEST_SIDE, patch_features
 from debiased_contrastive.membership.quality import pair_figures
+from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.machine import compute_once
 
@@ -47,15 +49,15 @@ class Source:
     def refresh(self, step: int) -> None:
         """Make the knowledge before a step, if it is due there: it is the same on every process."""
         membership = self.settings.membership
-        if not self._is_due(step, once=not membership.is_learnt):
+        if not self._is_due(step, once=not (membership.is_learnt or membership.is_auto)):
             return
         assert self.method.known is not None
         before = self.method.known.knowledge
         # By one process alone: the numbers of clusters must be the same everywhere, to the last rounding.
-        knowledge = unpack(compute_once(self.fabric, lambda: pack(self._make())))
-        for warning in knowledge.warnings:
-            if before is None or warning not in before.warnings:
-                self.fabric.print(f"membership: {warning}", file=sys.stderr)
+        knowledge = unpack(compute_once(self.fabric, lambda: pack(self._make(before))))
+        for words in (*knowledge.warnings, knowledge.reason) if before is None else knowledge.warnings:
+            if words and (before is None or words not in before.warnings):
+                self.fabric.print(f"membership: {words}", file=sys.stderr)
         self.method.known.hold(knowledge)
 
     def is_measured(self, step: int) -> bool:
@@ -69,14 +71,49 @@ class Source:
             return False
         return epoch == membership.begin if once else (epoch - membership.begin) % membership.refresh == 0
 
-    def _make(self) -> Knowledge:
-        membership, seed = self.settings.membership, self.settings.seed
+    def _make(self, before: Knowledge | None) -> Knowledge:
+        """The knowledge from now on: what is not learnt is made once, and only its strength is chosen anew."""
+        membership = self.settings.membership
         if membership.reads_labels:
-            assert self.images.labels is not None
-            known, count = self._known_labels(self.images.labels), len(self.images.class_names)
-            if membership.source == "labels":
-                return from_labels(known, num_classes=count)
-            return from_few_labels(self._features(), known, num_classes=count, seed=seed)
+            return self._from_labels()
+        knowledge = self._without_labels() if before is None or membership.is_learnt else before
+        return self._with_strength(knowledge) if membership.is_auto else knowledge
+
+    def _from_labels(self) -> Knowledge:
+        membership, count = self.settings.membership, len(self.images.class_names)
+        assert self.images.labels is not None
+        known = self._known_labels(self.images.labels)
+        facts = from_labels(known, num_classes=count)
+        if membership.source == "labels":
+            return facts
+        fitted = from_few_labels(
+            self._features(),
+            known,
+            num_classes=count,
+            # Judged by labels that it was given, every classifier is right.
+            labelled="cross-fitted" if membership.is_auto else "given",
+            seed=self.settings.seed,
+        )
+        if not membership.is_auto:
+            return fitted
+        assert facts.membership is not None
+        assert fitted.membership is not None
+        given = torch.where((known >= 0).unsqueeze(1), facts.membership, fitted.membership)
+        return replace(self._with_strength(fitted), membership=given)
+
+    def _with_strength(self, knowledge: Knowledge) -> Knowledge:
+        """The same with the strength that a share of the labels tells on the embeddings as they are, if any may."""
+        labels = self.images.labels
+        if labels is None or not self.settings.membership.known or not bool((labels >= 0).any()):
+            return choose_strength(knowledge)
+        known = self._known_labels(labels)
+        chosen = draw_labelled(known)
+        temperature = self.settings.objective.temperature
+        z = self._embeddings(chosen)
+        return choose_strength(knowledge, z, known[chosen], rows=chosen, temperature=temperature)
+
+    def _without_labels(self) -> Knowledge:
+        membership, seed = self.settings.membership, self.settings.seed
         if membership.source == "groups":
             assert self.rows is not None
             return from_groups(*self.rows.T)
@@ -100,31 +137,34 @@ class Source:
         return patch_features(pixels, seed=self.settings.seed)
 
     def measure(self) -> dict[str, float]:
-        """The accuracy of votes by q, and the force share on the embeddings as they are; nothing without labels."""
-        known, labels = self.method.known, self.images.labels
-        if known is None or known.knowledge is None or labels is None:
+        """The strength that was chosen, and where labels tell, accuracy of votes by q and force share now."""
+        known = None if self.method.known is None else self.method.known.knowledge
+        if known is None:
             return {}
-        chosen = (labels >= 0).nonzero()[:, 0]
-        chosen = chosen[torch.randperm(len(chosen), generator=make_generator(0, "worth"))[:MEASURED]]
-        sizes = labels[chosen].unique(return_counts=True)[1]
-        if len(sizes) < 2 or int(sizes.max()) < 2:
+        values = {"membership_strength": known.strength} if self.settings.membership.is_auto else {}
+        labels = self.images.labels
+        return values if labels is None else values | self._worth(known, labels)
+
+    def _worth(self, known: Knowledge, labels: Tensor) -> dict[str, float]:
+        chosen, membership = draw_labelled(labels), self.settings.membership
+        if not len(chosen):
             return {}
-        told: dict[str, Any] = {name: rows.cpu() for name, rows in known.of_batch(chosen).items()}
-        objective, membership = self.settings.objective, self.settings.membership
-        values = {
-            "force_share": force_share(
+        try:
+            share = force_share(
                 self._embeddings(chosen),
                 labels[chosen],
-                **told,
-                temperature=objective.temperature,
-                strength=membership.strength,
+                knowledge=known.of(chosen),
+                temperature=self.settings.objective.temperature,
+                strength=known.trust.get("strength", membership.given_strength),
             )
-        }
+        except NoBiasError:
+            return {}
         if membership.source == "classifier":
             # It is judged by the images whose label it did not know.
             labels = torch.where(self._known_labels(labels) < 0, labels, -1)
-        figures = pair_figures(unpack(pack(known.knowledge)), labels)
-        return values | {"membership_accuracy": figures["vote_accuracy"]} if "vote_accuracy" in figures else values
+        figures = pair_figures(known, labels)
+        votes = {"membership_accuracy": figures["vote_accuracy"]} if "vote_accuracy" in figures else {}
+        return {"force_share": share} | votes
 
     def _embeddings(self, chosen: Tensor) -> Tensor:
         method = self.method
@@ -135,6 +175,12 @@ class Source:
             return stored.float().cpu()
         network = nn.Sequential(method.encoder, method.projector)
         return compute_features(network, self.images, self.settings.views, self.fabric.device, chosen=chosen)
+
+
+def draw_labelled(labels: Tensor) -> Tensor:
+    """Draw places of images whose label is known, so many that all their pairs can be looked at."""
+    places = (labels >= 0).nonzero()[:, 0]
+    return places[torch.randperm(len(places), generator=make_generator(0, "worth"))[:MEASURED]]
 
 
 def shrink(pixels: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ class ImageMembership(Membership):
     or, without a file, patches of the images themselves, or the features that are being learnt (own). With a
     source, tau_plus plays no part."""
     known: float = 0.1
-    """For labels and classifier: share of the labels that are read."""
+    """For labels and classifier, and for every source with strength auto: share of the labels that are read."""
     refresh: int = 5
-    """Number of epochs after which classifier and own are made anew, and after which the worth is measured."""
+    """Number of epochs after which classifier, own and a strength auto are made anew, and the worth is measured."""
     attraction: float = 0.0
     """Weight of the samples that are probably of the anchor's class as further positives; 0 has none."""
     attraction_above: float = 0.5

@@ -97,8 +97,12 @@ def _correction(settings: ImageSettings) -> dict[str, Any]:
     objective, membership = settings.objective, settings.membership
     if membership.source != "none":
         # Before the membership begins, the loss is the biased one.
-        names = ("strength", "attraction", "attraction_above")
-        return {"tau_plus": 0.0, **{name: getattr(membership, name) for name in names}}
+        return {
+            "tau_plus": 0.0,
+            "strength": membership.given_strength,
+            "attraction": membership.attraction,
+            "attraction_above": membership.attraction_above,
+        }
     tau_plus = AutoTauPlus(objective.tau_plus) if objective.auto else objective.correction
     return {"tau_plus": tau_plus, "on_floor": objective.on_floor}
 

@@ -21,6 +21,10 @@ SameClass = Callable[[Tensor, Tensor], Tensor]
 """From places of anchors (a,) and of columns (m,) to q (a, m)."""
 
 
+class NoBiasError(ValueError):
+    """The force has no bias that knowledge could take away: no class has two samples, or all are alike."""
+
+
 @torch.no_grad()
 def force_share(
     z: Features,
@@ -266,7 +270,7 @@ def check_membership(membership: Tensor) -> Tensor:
 
 def _check_bias(bias: float) -> None:
     if not bias > _NO_BIAS:
-        raise ValueError(
+        raise NoBiasError(
             "the force must have a bias, or a share of it means nothing; got none: an anchor needs another sample "
             "of its class and one of another class"
         )

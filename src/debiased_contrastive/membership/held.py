@@ -28,10 +28,11 @@ class HeldKnowledge(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.knowledge: Knowledge | None = None
+        self._tables: dict[str, Tensor] = {}
 
     def hold(self, knowledge: Knowledge | None) -> None:
         """Take new knowledge in place of the old."""
-        self.knowledge = knowledge
+        self.knowledge, self._tables = knowledge, {}
 
     def same_class(self, ids: Tensor) -> Tensor | None:
         """(b, b) q of the samples of a batch; None where nothing is known."""
@@ -39,23 +40,26 @@ class HeldKnowledge(nn.Module):
             return None
         return self.knowledge.same_class(ids.cpu(), ids.cpu()).to(ids.device)
 
-    def of_batch(self, ids: Tensor, everywhere: Tensor | None = None) -> dict[str, Tensor]:
+    def of_batch(self, ids: Tensor, everywhere: Tensor | None = None) -> dict[str, Any]:
         """What a loss between the samples of a batch is told.
 
         Args:
             ids: Which samples they are (b,).
             everywhere: Those of all processes, if there are several.
         """
-        return self._rows(ids) or self._weights(ids, ids if everywhere is None else everywhere)
+        return self._trust() | (self._rows(ids) or self._weights(ids, ids if everywhere is None else everywhere))
 
-    def of_queue(self, ids: Tensor, stored: Tensor) -> dict[str, Tensor]:
+    def of_queue(self, ids: Tensor, stored: Tensor) -> dict[str, Any]:
         """What a loss between queries (b,) and stored keys (k,) is told, by the ids of both."""
         keys = {f"negative_{name}": rows for name, rows in self._rows(stored).items()}
-        return self._rows(ids) | keys or self._weights(ids, stored)
+        return self._trust() | (self._rows(ids) | keys or self._weights(ids, stored))
 
-    def of_bank(self, ids: Tensor, places: Tensor) -> dict[str, Tensor]:
+    def of_bank(self, ids: Tensor, places: Tensor) -> dict[str, Any]:
         """What a loss between samples (b,) and some rows of a bank (b, k) is told; the bank has all samples."""
-        return self._table(ids.device) or self._weights(ids, places)
+        return self._trust() | (self._table(ids.device) or self._weights(ids, places))
+
+    def _trust(self) -> dict[str, float]:
+        return {} if self.knowledge is None else self.knowledge.trust
 
     def _rows(self, ids: Tensor) -> dict[str, Tensor]:
         return {name: table[ids] for name, table in self._table(ids.device).items()}
@@ -65,16 +69,13 @@ class HeldKnowledge(nn.Module):
         known = self.knowledge
         if known is None or known.graph is not None:
             return {}
-        table = known.partitions if known.membership is None else known.membership
-        assert table is not None
-        if table.device != device:
-            # Moved once, not in every step.
-            state = pack(known)
-            known = self.knowledge = unpack(
-                {k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()}
-            )
-        tables = {"membership": known.membership, "partitions": known.partitions}
-        return {name: rows for name, rows in tables.items() if rows is not None}
+        if any(table.device != device for table in self._tables.values()) or not self._tables:
+            # Once, not in every step: moved, and as the losses compute with codes, in 64 bits.
+            if known.partitions is not None:
+                self._tables = {"partitions": known.partitions.to(device, torch.int64)}
+            elif known.membership is not None:
+                self._tables = {"membership": known.membership.to(device)}
+        return self._tables
 
     def _weights(self, ids: Tensor, others: Tensor) -> dict[str, Tensor]:
         """1 - q of samples (b,) and others: (k,) for all of them, or (b, k)."""
@@ -99,7 +100,13 @@ class HeldKnowledge(nn.Module):
 
 def pack(knowledge: Knowledge) -> dict[str, Any]:
     """Take knowledge apart to tensors, numbers and words."""
-    graph, rest = knowledge.graph, {"quality": dict(knowledge.quality), "warnings": list(knowledge.warnings)}
+    graph = knowledge.graph
+    rest = {
+        "quality": dict(knowledge.quality),
+        "warnings": list(knowledge.warnings),
+        "strength": knowledge.strength,
+        "reason": knowledge.reason,
+    }
     if graph is None:
         return {"membership": knowledge.membership, "partitions": knowledge.partitions, **rest}
     parts = {name: torch.from_numpy(getattr(graph, name)) for name in ("data", "indices", "indptr")}
@@ -108,7 +115,9 @@ def pack(knowledge: Knowledge) -> dict[str, Any]:
 
 def unpack(state: dict[str, Any]) -> Knowledge:
     """Put together what `pack` took apart."""
-    rest = {"quality": state["quality"], "warnings": tuple(state["warnings"])}
+    # Before there was a strength, runs were saved without one.
+    rest: dict[str, Any] = {name: state[name] for name in ("quality", "strength", "reason") if name in state}
+    rest["warnings"] = tuple(state["warnings"])
     if "graph" not in state:
         return Knowledge(state["membership"], state["partitions"], **rest)
     data, indices, indptr = (state["graph"][name].numpy() for name in ("data", "indices", "indptr"))

@@ -1,7 +1,9 @@
 """The probability that two samples share a class, in the forms that the losses take."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from scipy import sparse
@@ -30,6 +32,10 @@ class Knowledge:
     """Figures that say what it is worth, by name; those that need labels are there only where labels were given."""
     warnings: tuple[str, ...] = ()
     """What speaks against it, in words."""
+    strength: float = 1.0
+    """Factor of q in the loss; at 1 it is left to the loss. `strength.choose_strength` finds it."""
+    reason: str = ""
+    """Why this strength, in words."""
 
     def __post_init__(self) -> None:
         forms = [name for name in ("membership", "partitions", "graph") if getattr(self, name) is not None]
@@ -38,6 +44,8 @@ class Knowledge:
                 "knowledge must have exactly one of membership, partitions and graph; got "
                 f"{', '.join(forms) or 'none of them'}"
             )
+        if not 0 <= self.strength < math.inf:
+            raise ValueError(f"strength must be at least 0 and finite; got {self.strength}: 1 is usual")
 
     def __len__(self) -> int:
         """Number of samples n."""
@@ -54,18 +62,32 @@ class Knowledge:
         block = self.graph[rows.numpy()][:, columns.numpy()]
         return torch.from_numpy(block.toarray()).float()
 
-    def arguments(self, rows: Tensor, columns: Tensor | None = None) -> dict[str, Tensor]:
-        """What a loss is told of a batch, by the name of its argument: membership, partitions or weights.
+    def of(self, rows: Tensor) -> "Knowledge":
+        """What is known of the samples `rows` (a,) alone."""
+        if self.graph is not None:
+            return replace(self, graph=self.graph[rows.numpy()][:, rows.numpy()])
+        if self.membership is not None:
+            return replace(self, membership=self.membership[rows])
+        assert self.partitions is not None
+        return replace(self, partitions=self.partitions[rows])
+
+    @property
+    def trust(self) -> dict[str, float]:
+        """The strength as an argument of a loss; nothing at 1, where that of the loss holds."""
+        return {} if self.strength == 1 else {"strength": self.strength}
+
+    def arguments(self, rows: Tensor, columns: Tensor | None = None) -> dict[str, Any]:
+        """What a loss is told of a batch, by name: membership, partitions or weights, and a strength that is not 1.
 
         Args:
             rows: Which samples the anchors are (b,).
             columns: Which samples they are compared with (n,), for weights alone; None is the batch itself.
         """
         if self.membership is not None:
-            return {"membership": self.membership[rows]}
+            return {"membership": self.membership[rows], **self.trust}
         if self.partitions is not None:
-            return {"partitions": self.partitions[rows]}
-        return {"weights": 1 - self.same_class(rows, rows if columns is None else columns)}
+            return {"partitions": self.partitions[rows], **self.trust}
+        return {"weights": 1 - self.same_class(rows, rows if columns is None else columns), **self.trust}
 
 
 def _share_of_equal_codes(rows: Tensor, columns: Tensor) -> Tensor:

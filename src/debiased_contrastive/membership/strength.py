@@ -1,9 +1,12 @@
 """How far to trust knowledge about classes: from a few labels, or without any."""
 
-import torch
+from dataclasses import replace
 
-from debiased_contrastive.membership.force import force_curve
-from debiased_contrastive.membership.inputs import Features, Labels
+import torch
+from torch import Tensor
+
+from debiased_contrastive.membership.force import NoBiasError, force_curve
+from debiased_contrastive.membership.inputs import Features, Labels, as_labels
 from debiased_contrastive.membership.knowledge import Knowledge
 
 HARD_STRENGTH = 0.2
@@ -11,6 +14,47 @@ HARD_STRENGTH = 0.2
 HARD_FROM = 0.9
 """Mean q of joined pairs, each weighted by its q, from which on knowledge counts as hard."""
 ROWS = 1000
+"""Samples whose pairs are looked at where there are no labels."""
+_TINY = 1e-3
+"""Knowledge of which no pair has a larger q says nothing."""
+
+
+def choose_strength(
+    knowledge: Knowledge,
+    z: Features | None = None,
+    labels: Labels | None = None,
+    *,
+    rows: Tensor | None = None,
+    temperature: float = 0.5,
+) -> Knowledge:
+    """The same knowledge with its strength chosen, and the reason in words: `known.arguments` tells it to a loss.
+
+    With labels it is `best_strength`, but at most 1 / max q over all samples, labelled or not. Without any, or
+    where they cannot tell because no class has two of them or the embeddings are all alike, it is `safe_strength`.
+
+    Args:
+        knowledge: What is known of n samples; made from these labels, it must be cross-fitted.
+        z: Embeddings (m, d) that the loss sees; they and the labels are given together.
+        labels: (m,) class numbers; -1 = unknown.
+        rows: Which samples these m are; all n if not given.
+        temperature: Temperature of the loss.
+    """
+    if (z is None) != (labels is None):
+        raise ValueError("embeddings and labels must be given together; got one of them: pass both or neither")
+    doubt = ""
+    if z is not None and labels is not None:
+        part = knowledge if rows is None else knowledge.of(rows)
+        try:
+            best = best_strength(z, labels, part, temperature)
+        except NoBiasError:
+            doubt = "The labels cannot tell. "
+        else:
+            # Few labels may have pairs of a small q alone; what is right for them would cut off all others.
+            best, count = min(best, 1 / max(_largest(knowledge), _TINY)), int((as_labels(labels) >= 0).sum())
+            words = f"Strength {best:.2f}: it has the largest force share on {count} labels."
+            return replace(knowledge, strength=best, reason=words)
+    strength, words = safe_strength(knowledge)
+    return replace(knowledge, strength=strength, reason=doubt + words)
 
 
 def best_strength(z: Features, labels: Labels, knowledge: Knowledge, temperature: float = 0.5) -> float:
@@ -39,8 +83,7 @@ def safe_strength(knowledge: Knowledge) -> tuple[float, str]:
     Soft knowledge, such as a consensus of clusterings, did no harm at strength 1 wherever it was measured. Clusters
     that say 0 or 1 did: what they join wrongly are the hardest true negatives.
     """
-    chosen = torch.linspace(0, len(knowledge) - 1, min(ROWS, len(knowledge))).long()
-    q = knowledge.same_class(chosen, chosen).double().fill_diagonal_(0.0)
+    q = _some_pairs(knowledge)
     if float(q.sum()) == 0:
         return 1.0, "Nothing is known of these samples, so every strength gives the biased loss."
     hardness = float(q.square().sum() / q.sum())
@@ -50,3 +93,17 @@ def safe_strength(knowledge: Knowledge) -> tuple[float, str]:
         f"Strength {HARD_STRENGTH}: the knowledge says 0 or 1, and clusters that do so err on the hardest "
         "negatives; labels and ids that are facts bear 1."
     )
+
+
+def _some_pairs(knowledge: Knowledge) -> Tensor:
+    """q of samples that are spread over all; 0 of each with itself."""
+    chosen = torch.linspace(0, len(knowledge) - 1, min(ROWS, len(knowledge))).long()
+    return knowledge.same_class(chosen, chosen).double().fill_diagonal_(0.0)
+
+
+def _largest(knowledge: Knowledge) -> float:
+    """The largest q: of all pairs of a graph, which has few, else of some."""
+    if knowledge.graph is None:
+        return float(_some_pairs(knowledge).max())
+    pairs = knowledge.graph.tocoo()
+    return float(pairs.data[pairs.row != pairs.col].max(initial=0.0))

@@ -247,7 +247,11 @@ def _name_membership(settings: Content) -> str:
     if source in ("guide", "own"):
         parts.append(form)
     strength, attraction = (finite_number(membership.get(name)) for name in ("strength", "attraction"))
-    if strength not in (None, 1):
+    if membership.get("strength") == "auto":
+        # Labels tell the strength also of sources that read none.
+        reads = "known" in membership and source not in ("labels", "classifier")
+        parts.append(f"strength auto with {share}" if reads else "strength auto")
+    elif strength not in (None, 1):
         parts.append(f"strength {strength:g}")
     if attraction:
         parts.append(f"attraction {attraction:g}")

@@ -44,7 +44,8 @@ class QuickThoughts(DebiasedLoss):
             twentieth of the unlabeled mean; where the estimate is negative, or below the bound of unit vectors,
             "biased" takes the biased loss and "cap_tau" a smaller tau_plus.
         gather: Whether the batches of all processes are joined to one.
-        strength: Factor of the probability that two sentences share a class, where `known` tells it.
+        strength: Factor of the probability that two sentences share a class, where `known` tells it; a strength of
+            its own comes first.
     """
 
     tau_plus: float
@@ -122,8 +123,13 @@ class QuickThoughts(DebiasedLoss):
     def _seen(self, logits: Tensor, pairs: "Pairs", q: Tensor) -> PairsSeen:
         logits = logits.detach()
         return PairsSeen(
-            lambda: (self._unlabeled(logits, pairs)[:ANCHORS_SEEN], q[pairs.sentence[:ANCHORS_SEEN]]), self.strength
+            lambda: (self._unlabeled(logits, pairs)[:ANCHORS_SEEN], q[pairs.sentence[:ANCHORS_SEEN]]), self._trust
         )
+
+    @property
+    def _trust(self) -> float:
+        known = None if self.known is None else self.known.knowledge
+        return self.strength if known is None else known.trust.get("strength", self.strength)
 
     def _unlabeled(self, logits: Tensor, pairs: "Pairs") -> Tensor:
         """(p, b) the logits of unlabeled samples, -inf for the others."""
@@ -140,7 +146,7 @@ class QuickThoughts(DebiasedLoss):
         rows = logits[pairs.sentence]
         candidates = torch.arange(len(logits), device=logits.device)
         distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
-        weights = None if q is None else (1 - self.strength * q[pairs.sentence]).clamp(min=0).to(rows.dtype)
+        weights = None if q is None else (1 - self._trust * q[pairs.sentence]).clamp(min=0).to(rows.dtype)
         log_mean_unlabeled, count = log_mean_exp(self._unlabeled(logits, pairs), weights=weights)
         positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
         log_mean_positives, num_positives = log_mean_exp(positives)

@@ -19,6 +19,7 @@ from debiased_contrastive.membership.guide import from_guide
 from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups
+from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.numerics import derive_seed
 from debiased_contrastive.runs import Run, existing_run, finished_run
 from debiased_contrastive.text.corpus import Corpus, OnProgress, load_corpus
@@ -124,8 +125,11 @@ def make_knowledge(settings: TextSettings, rows: Array | None) -> Knowledge:
     assert rows is not None
     membership = settings.membership
     if membership.source == "groups":
-        return from_groups(*rows.T)
-    return from_guide(rows, form=membership.form, num_classes=membership.num_classes, seed=settings.seed)
+        known = from_groups(*rows.T)
+    else:
+        known = from_guide(rows, form=membership.form, num_classes=membership.num_classes, seed=settings.seed)
+    # Sentences have no labels that could tell the strength.
+    return choose_strength(known) if membership.is_auto else known
 
 
 def train(
@@ -145,13 +149,18 @@ def train(
     def prepare(step: int) -> None:
         if method.known is not None and step == epoch * settings.membership.begin:
             # By one process alone: the numbers of clusters must be the same everywhere.
-            method.known.hold(unpack(compute_once(fabric, lambda: pack(make_knowledge(settings, rows)))))
+            knowledge = unpack(compute_once(fabric, lambda: pack(make_knowledge(settings, rows))))
+            if knowledge.reason:
+                fabric.print(f"membership: {knowledge.reason}", file=sys.stderr)
+            method.known.hold(knowledge)
 
     def measure(_step: int) -> dict[str, float]:
         seen = method.diagnostics
         values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median, "biased_loss": method.biased_loss}
         if seen.mean_q is not None and seen.effective_number is not None:
             values |= {"mean_q": seen.mean_q, "effective_number": seen.effective_number}
+        if method.known is not None and method.known.knowledge is not None and settings.membership.is_auto:
+            values["membership_strength"] = method.known.knowledge.strength
         return values
 
     learner = GradientLearner(
@@ -239,7 +248,7 @@ def make_method(settings: TextSettings, num_tokens: int, *, gather: bool = False
         denominator=objective.denominator,
         floor=objective.floor,
         gather=gather,
-        strength=settings.membership.strength,
+        strength=settings.membership.given_strength,
     )
 
 

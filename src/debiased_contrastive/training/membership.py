@@ -24,16 +24,18 @@ class Membership:
     warm_up: int | None = None
     """Number of epochs with the biased loss, after which the membership begins. If not given, 10 where it is made
     of features that are being learnt, else 0."""
-    strength: float = 1.0
-    """Factor of the probability that two samples share a class; 0 is the biased loss."""
+    strength: float | Literal["auto"] = 1.0
+    """Factor of the probability that two samples share a class; 0 is the biased loss. auto chooses it by labels
+    that may be read, else by a safe rule."""
 
     def __post_init__(self) -> None:
         check_words(self)
         check_at_least(1, num_classes=self.num_classes)
         if self.warm_up is not None:
             check_at_least(0, warm_up=self.warm_up)
-        if not 0 <= self.strength < math.inf:
-            raise ValueError(f"strength must be at least 0 and finite; got {self.strength}: 1 is usual")
+        strength = 1.0 if self.strength == "auto" else self.strength
+        if not isinstance(strength, int | float) or not 0 <= strength < math.inf:
+            raise ValueError(f"strength must be at least 0 and finite, or auto; got {self.strength}: 1 is usual")
         if self.source == "groups" and self.file is None:
             raise ValueError(
                 "membership.source groups needs a file with a group for every sample: pass --membership.file"
@@ -42,6 +44,16 @@ class Membership:
             raise ValueError(
                 f"membership.file is for the sources groups and guide; got source {self.source}: leave it out"
             )
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the strength is chosen where the knowledge is made."""
+        return self.strength == "auto"
+
+    @property
+    def given_strength(self) -> float:
+        """The strength of the loss, where the knowledge has none of its own."""
+        return 1.0 if self.strength == "auto" else self.strength
 
     @property
     def is_learnt(self) -> bool:
