@@ -198,6 +198,26 @@ def test_an_anchor_without_samples_has_loss_0_and_the_others_theirs(kernel: Kern
         loss(query, key, exclude=torch.ones(B, B, dtype=torch.bool))
 
 
+@kernels
+def test_the_oracle_gives_0_to_an_anchor_whose_every_sample_has_its_class(kernel: Kernel) -> None:
+    query, key, negatives = *views(2, D, 2), embeddings(3, D, seed=5)
+    loss = dc.DebiasedInfoNCELoss(0.2, kernel=kernel, reduction="none")
+    with pytest.warns(UserWarning, match="leave 1 of 2 anchors"):
+        losses = loss(query, key, negatives, labels=torch.tensor([0, 1]), negative_labels=torch.zeros(3).long())
+    assert losses[0] == 0
+    assert losses[1] > 0
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(losses.sum(), (query, key, negatives)))
+
+
+def test_rare_samples_overflow_nothing() -> None:
+    """1/t = 33 alone would be safe to exponentiate in float32, with - log q = 60 it is not."""
+    z = [view.detach().float() for view in views(B, D, 2)]
+    log_q = torch.full((B,), -60.0)
+    dense, tiled = (dc.DebiasedInfoNCELoss(0.03, 0.0, kernel=kernel)(*z, log_q=log_q) for kernel in KERNELS)
+    assert tiled.isfinite()
+    torch.testing.assert_close(tiled, dense)
+
+
 Z = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
 
 
