@@ -335,7 +335,6 @@ MUTANTS = [
             ("losses/directions.py", "torch.cat([keys, gather_rows(z.hard_negatives, share).flatten(0, 1)])", "torch.cat([keys, z.hard_negatives.flatten(0, 1)])", "hard negatives of this process alone"),
             ("losses/debiased.py", "bound=self.bound + float(log_q.detach().abs().max())", "bound=self.bound", "exponentials of rare samples unshifted"),
             ("losses/inputs.py", "torch.where(left == 0, 0.0, torch.as_tensor(count).to(left))", "count", "anchors without samples repelled by nobody"),
-            ("kernels/log_mean.py", "torch.logsumexp(torch.where(is_empty, 0.0, logits), dim)", "torch.logsumexp(logits, dim)", "gradient of an empty row"),
             ("losses/info_nce.py", "return int(negatives.detach().double().sum().view(torch.int64))", "return 0", "negatives of each process unlike"),
         )
     ),
