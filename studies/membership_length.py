@@ -68,6 +68,7 @@ class Setting:
 SETTINGS = (
     *(Setting("fashion", 16, 128, t, 30) for t in (0.5, 0.2, 0.1)),
     Setting("fashion", 16, 128, 0.2, 60),
+    Setting("fashion", 16, 128, 0.2, 120),
     Setting("fashion", 32, 128, 0.2, 30),
     *(Setting("cifar10", 16, 128, t, 60) for t in (0.5, 0.2, 0.1)),
     Setting("cifar10", 16, 128, 0.2, 120),
