@@ -42,6 +42,7 @@ PLACES: dict[str, tuple[float, int]] = {
     "objectives": (12.55, 5),
     "numerics": (4.1, 6),
     "runs": (8.4, 5),
+    "tables": (10.3, 5),
     "files": (8.4, 6),
 }
 """Column and row of each room; imports go from a row to a lower one, and columns leave room for arrows."""
@@ -67,6 +68,7 @@ WORDS = {
     "runs": "the run directory",
     "numerics": "dtypes, seeds",
     "files": "atomic writes",
+    "tables": "rows in files",
 }
 COLOURS = {
     "images": "#1f6fb2", "text": "#b2561f", "control": "#3b8a3e", "auditing": "#8a3b86", "theory": "#8a6d1f",

@@ -31,7 +31,7 @@ from tests.mutants import MUTANTS, PACKAGE
 ROOT = Path(__file__).parents[1]
 NAME = "debiased_contrastive"
 CORE = {"objectives", "kernels", "negatives", "losses"}
-LEAVES = {"runs", "files", "paper", "domain", "numerics"}
+LEAVES = {"runs", "files", "paper", "domain", "numerics", "tables"}
 DOMAIN = CORE | {"training", "evaluation", "membership"} | LEAVES
 ROOMS = {
     "objectives": {"objectives", "numerics"},
@@ -39,8 +39,8 @@ ROOMS = {
     "negatives": {"objectives", "kernels", "negatives", "numerics"},
     "losses": CORE | {"numerics"},
     "prior": {"prior"},
-    "membership": {"membership", "evaluation", "numerics"},
-    "auditing": {"auditing", "prior", "membership", "objectives", "numerics", "files", "report"},
+    "membership": {"membership", "evaluation", "numerics", "tables"},
+    "auditing": {"auditing", "prior", "membership", "objectives", "numerics", "files", "tables", "report"},
     "theory": {"theory", "objectives", "numerics"},
     "evaluation": {"evaluation", "objectives", "numerics"},
     "training": {"training", "objectives", "runs", "files", "numerics"},
@@ -52,6 +52,7 @@ ROOMS = {
     "domain.py": {"runs", "training"},  # training for types alone
     "numerics.py": set(),
     "files.py": set(),
+    "tables.py": {"files"},
     "runs.py": {"files"},
 }
 EXTRAS = {
@@ -65,7 +66,8 @@ EXTRAS = {
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
     "membership": {"numpy", "scipy", "sklearn"},
-    "auditing": {"numpy", "pyarrow", "safetensors"},
+    "auditing": {"numpy"},
+    "tables.py": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},
     "domain.py": {"lightning_fabric"},  # for types alone
 }
@@ -112,7 +114,9 @@ def modules_after(statements: str) -> set[str]:
 
 
 def test_the_losses_bring_nothing_but_torch() -> None:
-    losses = f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name != 'audit']"
+    losses = (
+        f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name not in ('audit', 'force_share')]"
+    )
     loaded = {name.split(".")[0] for name in modules_after(f"import torch; before = set(sys.modules); {losses}")}
     assert loaded <= {NAME, "torch", *sys.stdlib_module_names}
 
@@ -132,11 +136,12 @@ def test_the_public_face_is_lazy_and_whole() -> None:
         exec(f"from {NAME} import debias")
 
 
-def test_an_audit_without_its_extra_is_refused_in_one_line() -> None:
-    script = f"import sys; sys.modules['scipy'] = None; import {NAME} as dc; dc.audit"
+@pytest.mark.parametrize("name", ["audit", "force_share"])
+def test_an_audit_without_its_extra_is_refused_in_one_line(name: str) -> None:
+    script = f"import sys; sys.modules['scipy'] = None; import {NAME} as dc; dc.{name}"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     message = run.stderr.splitlines()[-1]
-    assert message.startswith("ImportError: dc.audit needs scipy")
+    assert message.startswith(f"ImportError: dc.{name} needs scipy")
     assert message.endswith("which is missing: pip install 'debiased-contrastive[prior]'")
 
 
@@ -305,7 +310,7 @@ def test_the_public_face_is_the_documented_one() -> None:
     for name in (
         "contrastive_loss", "decoupled_loss", "inclusion_exclusion_loss", "asymptotic_loss",
         "DebiasedNTXentLoss", "DebiasedInfoNCELoss", "NegativeQueue", "Diagnostics",
-        "AutoTauPlus", "audit",
+        "AutoTauPlus", "audit", "force_share",
     ):  # fmt: skip
         assert getattr(package, name).__doc__
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)

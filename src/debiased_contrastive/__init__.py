@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from debiased_contrastive.losses.debiased import Diagnostics
     from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
     from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+    from debiased_contrastive.membership.force import force_share
     from debiased_contrastive.negatives.bank import MemoryBank
     from debiased_contrastive.negatives.queue import NegativeQueue
     from debiased_contrastive.objectives.exact import asymptotic_loss, inclusion_exclusion_loss
@@ -28,6 +29,7 @@ __all__ = [
     "audit",
     "contrastive_loss",
     "decoupled_loss",
+    "force_share",
     "inclusion_exclusion_loss",
 ]
 _HOMES = {
@@ -42,6 +44,7 @@ _HOMES = {
     "audit": "auditing.audit",
     "contrastive_loss": "objectives.losses",
     "decoupled_loss": "objectives.losses",
+    "force_share": "membership.force",
     "inclusion_exclusion_loss": "objectives.exact",
 }
 
@@ -53,10 +56,10 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if name != "audit":
+        if name not in ("audit", "force_share"):
             raise
         raise ImportError(
-            f"dc.audit needs {error.name}, which is missing: pip install 'debiased-contrastive[prior]'"
+            f"dc.{name} needs {error.name}, which is missing: pip install 'debiased-contrastive[prior]'"
         ) from error
     globals()[name] = value
     return value

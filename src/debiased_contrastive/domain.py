@@ -162,7 +162,8 @@ class Demo:
 
 def name_run(settings: Any) -> str:
     """Name the folder of a run for which none is given."""
-    return f"{settings.preset}-{settings.objective.kind}-seed{settings.seed}"
+    source = getattr(getattr(settings, "membership", None), "source", "none")
+    return f"{settings.preset}-{settings.objective.kind if source == 'none' else source}-seed{settings.seed}"
 
 
 def keep_settings(settings: S, _flags: Any = None) -> S:

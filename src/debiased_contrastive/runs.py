@@ -23,8 +23,8 @@ IMMATERIAL = {"data.root", "data.test_root", "text.cache", "training.accelerator
     f"training.{name}_every" for name in ("log", "checkpoint", "knn", "evaluate")
 }
 """Settings that change no result: places, the device, and what is logged when."""
-_FILES = {"text.path", "towers.words"}
-"""Settings that name a file, which may have moved: a text is compared by its digest, word vectors are weights."""
+_FILES = {"text.path", "towers.words", "membership.file"}
+"""Settings that name a file, which may have moved: it is compared by its digest, word vectors are weights."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 import debiased_contrastive as dc
+from debiased_contrastive import tables
 from debiased_contrastive.auditing import anchors as anchors_room
 from debiased_contrastive.auditing import audit as room
 from debiased_contrastive.auditing import sample as sample_room
-from debiased_contrastive.auditing import tables
 from debiased_contrastive.auditing.result import advise, round_down
 from debiased_contrastive.objectives.estimator import share_of_cap
 from debiased_contrastive.objectives.statistics import Statistics, from_logits, log_mean_exp

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from debiased_contrastive.auditing.tables import Table, open_table
+from debiased_contrastive.tables import Table, open_table
 
 FEWEST_ROWS = 50
 """Smallest number of rows that is audited."""

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from debiased_contrastive.images.encoders import Pair
 from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.bank import DebiasedBankLoss
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.negatives.bank import MemoryBank
 
 
@@ -21,6 +22,7 @@ class CMC(nn.Module):
         heads: From the features of each to embeddings.
         loss: The loss against banks.
         banks: The memory banks of luminance and of colour.
+        known: What is known about classes, if anything.
     """
 
     def __init__(
@@ -29,11 +31,12 @@ class CMC(nn.Module):
         heads: tuple[nn.Module, nn.Module],
         loss: DebiasedBankLoss,
         banks: tuple[MemoryBank, MemoryBank],
+        known: HeldKnowledge | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.heads = nn.ModuleList(heads)
-        self.loss = loss
+        self.loss, self.known = loss, known
         self.banks = nn.ModuleList(banks)
 
     def forward(self, views: Tensor, ids: Tensor, places: Tensor) -> Tensor:
@@ -46,7 +49,8 @@ class CMC(nn.Module):
         """
         z = [head(features) for head, features in zip(self.heads, self.encoder.parts(views[0]), strict=True)]
         luminance, colour = (bank.embeddings for bank in self.banks)
-        loss: Tensor = self.loss(z, [colour, luminance], ids=ids, places=places)
+        told = {} if self.known is None else self.known.of_bank(ids, places)
+        loss: Tensor = self.loss(z, [colour, luminance], ids=ids, places=places, **told)
         if self.training:
             self._store(ids, z)
         return len(z) * loss

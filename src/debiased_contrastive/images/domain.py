@@ -34,6 +34,27 @@ _OFFICIAL = (
 )
 
 
+_WORTH = (
+    Metric(
+        "force_share",
+        "Force share of the membership",
+        "Share of the bias of the force on embeddings that the membership removes: 100 as all labels, 0 as none.",
+    ),
+    Metric(
+        "membership_accuracy",
+        "Accuracy of the membership",
+        "How often the class of most of those that probably share an image's class is its own.",
+    ),
+    Metric(
+        "effective_number",
+        "Effective number of negatives",
+        "Number of equal weights that would average as well as those of the membership.",
+        percent=False,
+    ),
+)
+"""What a membership was worth while training."""
+
+
 def _describe_data(settings: Content) -> str:
     data = section(settings, "data")
     name, classes = data.get("name"), data.get("classes")
@@ -50,7 +71,7 @@ def _published(settings: Content) -> float | None:
     # The published runs had no hard negatives, queue, bank or labels, and a constant tau_plus.
     if any(objective.get(key) for key in ("beta", "known_labels", "auto")):
         return None
-    if objective.get("negatives") in ("queue", "bank"):
+    if objective.get("negatives") in ("queue", "bank") or section(settings, "membership"):
         return None
     return published_number(
         str(section(settings, "data").get("name")),
@@ -131,7 +152,7 @@ IMAGES = Domain(
     ),
     mains=(LINEAR,),
     describe_data=_describe_data,
-    curves=(LOSS, Metric("knn", "kNN accuracy", "Accuracy of nearest neighbours while training.")),
+    curves=(LOSS, Metric("knn", "kNN accuracy", "Accuracy of nearest neighbours while training."), *_WORTH),
     label_words={"data.name": "{}", "encoder.name": "encoder {}"},
     summary_words={"encoder.name": ("with encoder {}", "with encoders {}")},
     published=_published,

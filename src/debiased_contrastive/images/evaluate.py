@@ -45,9 +45,9 @@ MAP_POINTS = 2000
 """Largest number of test images on the map."""
 
 
-def read_batches(images: Images | FolderImages) -> Iterator[Tensor]:
-    """Yield all images in their order, in uint8 batches; those of a folder are decoded ahead."""
-    return images.prefetch(torch.arange(len(images)).split(BATCH))
+def read_batches(images: Images | FolderImages, chosen: Tensor | None = None) -> Iterator[Tensor]:
+    """Yield all images, or the chosen ones, in uint8 batches; those of a folder are decoded ahead."""
+    return images.prefetch((torch.arange(len(images)) if chosen is None else chosen).split(BATCH))
 
 
 @torch.no_grad()
@@ -57,13 +57,18 @@ def compute_features(
     views: Views,
     device: torch.device,
     on_progress: Callable[[int, int], None] | None = None,
+    *,
+    chosen: Tensor | None = None,
 ) -> Tensor:
-    """Compute (n, d) features in evaluation mode, of whole images at the size that was trained on, on the CPU."""
+    """Compute (n, d) features in evaluation mode, of whole images at the size that was trained on, on the CPU.
+
+    `chosen` are the indices of the images that are wanted, all if not given.
+    """
     was_training = encoder.training
     encoder.eval()
     parts = []
     try:
-        for pixels in read_batches(images):
+        for pixels in read_batches(images, chosen):
             parts.append(encoder(prepare(views, pixels.to(device))).float().cpu())
             if on_progress is not None:
                 on_progress(sum(map(len, parts)), len(images))

@@ -1,5 +1,7 @@
 """Make the modules that the settings describe, encoder, loss and method, and estimate what training costs."""
 
+from typing import Any
+
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -15,12 +17,13 @@ from debiased_contrastive.images.encoders import (
     resnet50,
     small_convnet,
 )
-from debiased_contrastive.images.settings import CMCSettings, Encoder, ImageObjective, ImageSettings
+from debiased_contrastive.images.settings import CMCSettings, Encoder, ImageSettings
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.bank import DebiasedBankLoss
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.negatives.bank import MemoryBank
 from debiased_contrastive.numerics import make_generator
 
@@ -53,17 +56,19 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     objective = settings.objective
     encoder = _make_encoder(settings.encoder, len(settings.views.mean))
     head = projector(encoder.feature_dim, settings.encoder.hidden_dim, settings.encoder.out_dim)
-    temperature, tau_plus = objective.temperature, _tau_plus(objective)
-    on_floor, beta = objective.on_floor, objective.beta
+    given: dict[str, Any] = {**_correction(settings), "beta": objective.beta}
+    known = None if settings.membership.source == "none" else HeldKnowledge()
     if objective.negatives == "batch":
-        loss = DebiasedNTXentLoss(temperature, tau_plus, on_floor=on_floor, beta=beta, gather_distributed=gather)
-        return SimCLR(encoder, head, loss)
+        loss = DebiasedNTXentLoss(objective.temperature, **given, gather_distributed=gather)
+        return SimCLR(encoder, head, loss, known)
     # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does, and
     # what an automatic tau_plus sees.
     gather = gather and objective.auto
-    queue_loss = DebiasedInfoNCELoss(temperature, tau_plus, on_floor=on_floor, beta=beta, gather_distributed=gather)
+    queue_loss = DebiasedInfoNCELoss(objective.temperature, **given, gather_distributed=gather)
     size, dim = objective.queue_size, settings.encoder.out_dim
-    return QueueSimCLR(encoder, head, queue_loss, queue_size=size, dim=dim, momentum=objective.momentum)
+    return QueueSimCLR(
+        encoder, head, queue_loss, queue_size=size, dim=dim, momentum=objective.momentum, known=known
+    )
 
 
 def _make_cmc(settings: CMCSettings, images: int, gather: bool) -> CMC:
@@ -71,8 +76,7 @@ def _make_cmc(settings: CMCSettings, images: int, gather: bool) -> CMC:
     encoder = _make_pair(settings.encoder, len(settings.views.mean))
     loss = DebiasedBankLoss(
         objective.temperature,
-        _tau_plus(objective),
-        on_floor=objective.on_floor,
+        **_correction(settings),
         exclude_own=objective.exclude_own,
         # Every process has the banks and its own queries: nothing to gather but what an automatic tau_plus sees.
         gather_distributed=gather and objective.auto,
@@ -84,11 +88,19 @@ def _make_cmc(settings: CMCSettings, images: int, gather: bool) -> CMC:
         )
         for view in range(2)
     )
-    return CMC(encoder, (nn.Linear(half, dim), nn.Linear(half, dim)), loss, (luminance, colour))
+    known = None if settings.membership.source == "none" else HeldKnowledge()
+    return CMC(encoder, (nn.Linear(half, dim), nn.Linear(half, dim)), loss, (luminance, colour), known)
 
 
-def _tau_plus(objective: ImageObjective) -> float | AutoTauPlus:
-    return AutoTauPlus(objective.tau_plus) if objective.auto else objective.correction
+def _correction(settings: ImageSettings) -> dict[str, Any]:
+    """The options of a loss that say how it corrects the unlabeled samples."""
+    objective, membership = settings.objective, settings.membership
+    if membership.source != "none":
+        # Before the membership begins, the loss is the biased one.
+        names = ("strength", "attraction", "attraction_above")
+        return {"tau_plus": 0.0, **{name: getattr(membership, name) for name in names}}
+    tau_plus = AutoTauPlus(objective.tau_plus) if objective.auto else objective.correction
+    return {"tau_plus": tau_plus, "on_floor": objective.on_floor}
 
 
 OPERATIONS_PER_SECOND = 10e12

@@ -1,6 +1,6 @@
 """SimCLR and CMC on images (Section 5.1): a run directory in, a trained one out, however often interrupted."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from typing import Any, cast
@@ -18,6 +18,7 @@ from debiased_contrastive.images.domain import ImageFlags
 from debiased_contrastive.images.download import fetch
 from debiased_contrastive.images.evaluate import compute_features
 from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.knowledge import Source, check_knowledge
 from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import CMCSettings, ImageSettings, SimCLRObjective
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR, bank_false_negative_rate, false_negative_rate
@@ -29,6 +30,7 @@ from debiased_contrastive.images.sources import (
     read_probe_images,
     read_training_images,
 )
+from debiased_contrastive.membership.files import join_digest
 from debiased_contrastive.negatives.bank import draw_places
 from debiased_contrastive.numerics import derive_seed, make_generator
 from debiased_contrastive.runs import Run
@@ -49,7 +51,8 @@ def train(
     method = make_method(settings, gather=world > 1, images=len(images))
     if world > 1:
         synchronise_batch_norm(method, fabric.device)
-    metrics = ImageMetrics(settings, fabric, method, epoch, images)
+    source = Source(settings, images, fabric, method, epoch)
+    metrics = ImageMetrics(settings, fabric, method, epoch, images, source)
     learner = GradientLearner(
         method,
         settings.training,
@@ -57,40 +60,53 @@ def train(
         seed=settings.seed,
         epoch=epoch,
         unit="images",
-        inputs=partial(make_inputs, settings, images, fabric),
+        inputs=partial(make_inputs, settings, images, fabric, prepare=source.refresh),
         measure=metrics.measure,
         is_due=metrics.is_due,
     )
-    identity = Identity(as_json(settings), len(images), images.digest)
+    identity = Identity(as_json(settings), len(images), join_digest(images.digest, source.rows))
     yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
 
 
 def make_inputs(
-    settings: ImageSettings, images: Images | FolderImages, fabric: Fabric, wanted: range
+    settings: ImageSettings,
+    images: Images | FolderImages,
+    fabric: Fabric,
+    wanted: range,
+    *,
+    prepare: Callable[[int], None] = lambda _step: None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the arguments of the method at each step: this process's part of the batch.
 
     Order and views are drawn for the whole batch, so that they do not depend on the number of processes.
+    `prepare` is called before each step.
     """
     batch, seed = settings.training.batch, settings.seed
     share = batch // fabric.world_size
     part = slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
     known = _read_labels(settings, images)
     for step, (ids, pixels) in zip(wanted, _read_pixels(settings, images, wanted, part), strict=True):
+        prepare(step)
         height, width = pixels.shape[2:]
         generator = make_generator(seed, "views", step)
         drawn = draw_views(settings.views, count_views(settings), batch, height, width, generator)
         given = {"views": apply_views(settings.views, pixels.to(fabric.device), drawn.select(part))}
         given |= {name: codes[ids].to(fabric.device) for name, codes in known.items()}
-        if isinstance(settings, CMCSettings) or settings.objective.negatives == "queue":
+        if _needs_ids(settings):
             given["ids"] = ids.to(fabric.device)
         if isinstance(settings, CMCSettings):
             generator = make_generator(seed, "bank", "places", step)
             places = draw_places(batch, len(images), settings.objective.bank_negatives, generator)
             given["places"] = places[part].to(fabric.device)
         yield given
+
+
+def _needs_ids(settings: ImageSettings) -> bool:
+    if isinstance(settings, CMCSettings) or settings.membership.source != "none":
+        return True
+    return settings.objective.negatives == "queue"
 
 
 def _read_pixels(
@@ -160,6 +176,7 @@ def check_images(settings: ImageSettings, images: Images | FolderImages, fabric:
         )
     if isinstance(objective, SimCLRObjective) and objective.known_labels and labels is None:
         raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
+    check_knowledge(settings, images)
 
 
 def _check_memory(settings: ImageSettings, images: Images | FolderImages, fabric: Fabric) -> None:
@@ -177,7 +194,7 @@ def _check_memory(settings: ImageSettings, images: Images | FolderImages, fabric
 
 
 class ImageMetrics:
-    """What is logged: the loss's diagnostics, the share of false negatives, and at times the kNN accuracy."""
+    """What is logged: the loss's diagnostics, the share of false negatives, at times the kNN accuracy and worth."""
 
     def __init__(
         self,
@@ -186,24 +203,33 @@ class ImageMetrics:
         method: SimCLR | QueueSimCLR | CMC,
         epoch: int,
         images: Images | FolderImages,
+        source: Source,
     ) -> None:
+        self.source = source
         self.settings, self.fabric, self.method, self.epoch = settings, fabric, method, epoch
         self.labels, self.count = images.labels, len(images)
         self.probes: tuple[Images | FolderImages, Images | FolderImages] | None = None
 
     def is_due(self, step: int) -> bool:
-        """Tell whether the kNN accuracy is measured after this step."""
+        """Tell whether this step is logged in any case."""
+        return self._is_knn_due(step) or self.source.is_measured(step)
+
+    def _is_knn_due(self, step: int) -> bool:
         every = self.settings.training.knn_every
         return bool(every) and step % (every * self.epoch) == 0
 
     def measure(self, step: int) -> dict[str, Any]:
         """Return values by name; called on every process, since some are means over all."""
-        values = {"false_negative_rate": self._false_negative_rate(step), **asdict(self.method.loss.diagnostics)}
+        # What only a membership has is None without one.
+        seen = {name: value for name, value in asdict(self.method.loss.diagnostics).items() if value is not None}
+        values = {"false_negative_rate": self._false_negative_rate(step), **seen}
         # The other diagnostics are quantiles, which have no mean over processes: those of the first are logged.
         floored = torch.tensor(values["floored"], device=self.fabric.device)
         values["floored"] = float(cast(Tensor, self.fabric.all_reduce(floored, reduce_op="mean")))
-        if self.fabric.is_global_zero and self.is_due(step):
+        if self.fabric.is_global_zero and self._is_knn_due(step):
             values["knn"] = self._knn()
+        if self.fabric.is_global_zero and self.source.is_measured(step):
+            values |= self.source.measure()
         return values
 
     def _false_negative_rate(self, step: int) -> float | None:

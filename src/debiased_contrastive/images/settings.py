@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from debiased_contrastive.domain import Preset, name_presets
+from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.views import ColourViews, Views
 from debiased_contrastive.objectives.checks import OnFloor, check_beta
+from debiased_contrastive.training.membership import check_membership
 from debiased_contrastive.training.settings import (
     Objective,
     Order,
@@ -184,6 +186,8 @@ class ImageTraining(Training):
 class SimCLRSettings:
     """Everything that a run of SimCLR depends on."""
 
+    LATER: ClassVar = frozenset({"membership"})
+
     preset: str = ""
     """The name of the preset that these settings started from."""
     seed: int = 0
@@ -193,11 +197,19 @@ class SimCLRSettings:
     encoder: SimCLREncoder = field(default_factory=SimCLREncoder)
     objective: SimCLRObjective = field(default_factory=SimCLRObjective)
     training: ImageTraining = field(default_factory=ImageTraining)
+    membership: ImageMembership = field(default_factory=ImageMembership)
+
+    def __post_init__(self) -> None:
+        objective = self.objective
+        idle = {"known_labels": objective.known_labels > 0, "num_positives": objective.num_positives > 1}
+        check_membership(self.membership, objective.kind, self.training.epochs, auto=objective.auto, **idle)
 
 
 @dataclass(frozen=True)
 class CMCSettings:
     """Everything that a run of contrastive multiview coding depends on."""
+
+    LATER: ClassVar = frozenset({"membership"})
 
     preset: str = ""
     """The name of the preset that these settings started from."""
@@ -209,6 +221,10 @@ class CMCSettings:
     """There are two of them, for luminance and for colour, whose features are joined."""
     objective: CMCObjective = field(default_factory=CMCObjective)
     training: ImageTraining = field(default_factory=ImageTraining)
+    membership: ImageMembership = field(default_factory=ImageMembership)
+
+    def __post_init__(self) -> None:
+        check_membership(self.membership, self.objective.kind, self.training.epochs, auto=self.objective.auto)
 
 
 ImageSettings: TypeAlias = SimCLRSettings | CMCSettings
@@ -229,7 +245,9 @@ def move_data(settings: ImageSettings, root: Path | None = None, test_root: Path
 
 def with_whole_paths(settings: ImageSettings) -> ImageSettings:
     """Make the paths absolute, so that the run can be continued from anywhere."""
-    return move_data(settings, whole_path(settings.data.root), whole_path(settings.data.test_root))
+    membership = replace(settings.membership, file=whole_path(settings.membership.file))
+    moved = move_data(settings, whole_path(settings.data.root), whole_path(settings.data.test_root))
+    return replace(moved, membership=membership)
 
 
 _FASHION_VIEWS = Views(size=28, scale=(0.3, 1.0), blur_probability=0.0, mean=(0.286,), std=(0.353,))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.negatives.queue import NegativeQueue
 from debiased_contrastive.training.weights import momentum_copy, momentum_update_
 
@@ -19,27 +20,42 @@ class SimCLR(nn.Module):
         encoder: From images (n, ...) to features, which are what is wanted.
         projector: From features to embeddings (n, d), dropped after training.
         loss: The loss between views.
+        known: What is known about classes, if anything.
 
     >>> method = SimCLR(nn.Flatten(), nn.Linear(12, 4), DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1))
     >>> method(torch.randn(2, 8, 3, 2, 2)).shape
     torch.Size([])
     """
 
-    def __init__(self, encoder: nn.Module, projector: nn.Module, loss: DebiasedNTXentLoss) -> None:
+    def __init__(
+        self,
+        encoder: nn.Module,
+        projector: nn.Module,
+        loss: DebiasedNTXentLoss,
+        known: HeldKnowledge | None = None,
+    ) -> None:
         super().__init__()
-        self.encoder, self.projector, self.loss = encoder, projector, loss
+        self.encoder, self.projector, self.loss, self.known = encoder, projector, loss, known
 
-    def forward(self, views: Tensor, labels: Tensor | None = None, positive_labels: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        views: Tensor,
+        labels: Tensor | None = None,
+        positive_labels: Tensor | None = None,
+        ids: Tensor | None = None,
+    ) -> Tensor:
         """The loss of a batch.
 
         Args:
             views: M + 1 of each input (M + 1, b, ...).
             labels: The unbiased oracle, see `DebiasedNTXentLoss`.
             positive_labels: Classes that the correction may know, see there.
+            ids: Which inputs they are (b,), by which what is known about them is found.
         """
         # One pass for all views, so that batch norm sees them together.
         z = self.projector(self.encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
-        loss: Tensor = self.loss(*z, labels=labels, positive_labels=positive_labels)
+        told = {} if self.known is None or ids is None else self.known.of_batch(ids, gather_detached(ids))
+        loss: Tensor = self.loss(*z, labels=labels, positive_labels=positive_labels, **told)
         return loss
 
 
@@ -58,6 +74,7 @@ class QueueSimCLR(nn.Module):
         queue_size: The number of keys that are kept.
         dim: Their dimension d.
         momentum: Share of its weights that the key encoder keeps at each step.
+        known: What is known about classes, if anything.
     """
 
     def __init__(
@@ -69,9 +86,10 @@ class QueueSimCLR(nn.Module):
         queue_size: int,
         dim: int,
         momentum: float,
+        known: HeldKnowledge | None = None,
     ) -> None:
         super().__init__()
-        self.encoder, self.projector, self.loss = encoder, projector, loss
+        self.encoder, self.projector, self.loss, self.known = encoder, projector, loss, known
         self.key_encoder, self.key_projector = momentum_copy(encoder), momentum_copy(projector)
         self.queue = NegativeQueue(queue_size, dim)
         self.momentum = momentum
@@ -91,6 +109,8 @@ class QueueSimCLR(nn.Module):
         given: dict[str, Any] = {"ids": ids, "negative_ids": self.queue.ids}
         if labels is not None:
             given |= {"labels": labels, "negative_labels": self.queue.labels}
+        if self.known is not None:
+            given |= self.known.of_queue(ids, self.queue.ids)
         if len(keys) > 1:
             given["extra_keys"] = keys[1:].transpose(0, 1)
         loss: Tensor = self.loss(query, keys[0], self.queue.embeddings, **given)

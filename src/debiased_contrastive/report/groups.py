@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from debiased_contrastive.domain import Content, Domain, Metric, finite_number, unknown_domain
+from debiased_contrastive.domain import Content, Domain, Metric, finite_number, section, unknown_domain
 from debiased_contrastive.report.numbers import Measure, gap_closed, mean_and_interval, paired_difference, plain
 from debiased_contrastive.report.records import EMBEDDINGS, Record, measure_run, read_records
 from debiased_contrastive.runs import IMMATERIAL, Run, flat_settings
@@ -34,6 +34,16 @@ _LATE_WORDS = {
 """Those that come after the words of the domain."""
 _USUAL = {"objective.beta": 0, "objective.negatives": "batch", "objective.on_floor": "clamp"}
 """Usual values, which a label leaves out."""
+
+
+_SOURCES = {
+    "labels": "{}",
+    "classifier": "a classifier on {}",
+    "groups": "groups",
+    "guide": "a guide",
+    "own": "own features",
+}
+"""Words for sources of membership, {} being the share of the labels that is known."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +79,8 @@ class Row:
     def frame(self) -> str:
         """The settings that must be equal for a comparison of objectives: data, encoder, training and more."""
         free = {"preset", *(f"objective.{choice}" for choice in CHOICES)}
-        fixed = {key: value for key, value in _comparable_settings(self.settings).items() if key not in free}
+        settings = _comparable_settings(self.settings).items()
+        fixed = {key: value for key, value in settings if key not in free and not key.startswith("membership.")}
         return json.dumps([self.domain.name, fixed], sort_keys=True)
 
     @cached_property
@@ -215,7 +226,7 @@ def labels(all_settings: Sequence[Content], domain_words: Mapping[str, str]) -> 
     >>> labels([{"objective": {"kind": "debiased", "tau_plus": 0.1, "temperature": t}} for t in (0.2, 0.5)], {})
     ('debiased, τ⁺ = 0.1, t = 0.2', 'debiased, τ⁺ = 0.1, t = 0.5')
     """
-    names = [_name_objective(settings.get("objective")) for settings in all_settings]
+    names = [_name_membership(settings) or _name_objective(settings.get("objective")) for settings in all_settings]
     for name in set(names):
         same = [index for index, other in enumerate(names) if other == name]
         if len(same) > 1:
@@ -223,6 +234,24 @@ def labels(all_settings: Sequence[Content], domain_words: Mapping[str, str]) -> 
             for index, new in zip(same, longer, strict=True):
                 names[index] = new
     return tuple(names)
+
+
+def _name_membership(settings: Content) -> str:
+    """What was known about classes beside the similarity; empty where nothing was."""
+    membership = section(settings, "membership")
+    source, form = str(membership.get("source", "none")), str(membership.get("form"))
+    if source == "none":
+        return ""
+    share = f"{100 * (finite_number(membership.get('known')) or 0.0):g} % of the labels"
+    parts = [f"membership from {_SOURCES.get(source, source).format(share)}"]
+    if source in ("guide", "own"):
+        parts.append(form)
+    strength, attraction = (finite_number(membership.get(name)) for name in ("strength", "attraction"))
+    if strength not in (None, 1):
+        parts.append(f"strength {strength:g}")
+    if attraction:
+        parts.append(f"attraction {attraction:g}")
+    return ", ".join(parts)
 
 
 def _name_objective(objective: object) -> str:

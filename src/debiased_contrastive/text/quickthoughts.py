@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.objectives.estimator import Floor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
@@ -42,9 +43,12 @@ class QuickThoughts(DebiasedLoss):
             twentieth of the unlabeled mean; where the estimate is negative, or below the bound of unit vectors,
             "biased" takes the biased loss and "cap_tau" a smaller tau_plus.
         gather: Whether the batches of all processes are joined to one.
+        strength: Factor of the probability that two sentences share a class, where `known` tells it.
     """
 
     tau_plus: float
+    known: HeldKnowledge | None
+    """What is known about sentences, as long as they are trained on; it is no part of the towers."""
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class QuickThoughts(DebiasedLoss):
         denominator: Denominator = "others",
         floor: FloorName = "zero",
         gather: bool = False,
+        strength: float = 1.0,
     ) -> None:
         super().__init__(tau_plus)
         self.left = left
@@ -64,12 +69,14 @@ class QuickThoughts(DebiasedLoss):
         self.denominator = denominator
         self.floor = Floor.named(floor, unit_vectors=temperature is not None)
         self.gather = gather
+        self.strength = strength
+        self.known = None
 
-    def forward(self, tokens: Tensor, lengths: Tensor, linked: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, lengths: Tensor, linked: Tensor, ids: Tensor | None = None) -> Tensor:
         """The loss of contiguous sentences: tokens (b, l), lengths (b,), linked (b - 1,) which are neighbours.
 
-        Without any neighbours it is 0. With `gather`, tokens are this process's part and `linked` is of the whole
-        batch, whose loss is the result on every process.
+        Without any neighbours it is 0. With `gather`, tokens are this process's part, but `linked` and the ids (b,)
+        of the sentences are of the whole batch, whose loss is the result on every process.
         """
         u, v = (self._gather(tower(tokens, lengths)) for tower in (self.left, self.right))
         with torch.autocast(u.device.type, enabled=False):
@@ -78,7 +85,8 @@ class QuickThoughts(DebiasedLoss):
                 # A text may be verse, lists or letters here. Other processes expect gradients all the same.
                 return 0 * (u.sum() + v.sum())
             pairs = neighbours(linked.to(logits.device))
-            statistics = self._statistics(logits, pairs)
+            q = None if self.known is None or ids is None else self.known.same_class(ids)
+            statistics = self._statistics(logits, pairs, q)
             losses = self._losses(statistics, self.tau_plus, self.floor.rule, weights=pairs.weight)
             return (losses * pairs.weight).sum()
 
@@ -107,7 +115,7 @@ class QuickThoughts(DebiasedLoss):
             return u @ v.T
         return F.normalize(u) @ F.normalize(v).T / self.temperature
 
-    def _statistics(self, logits: Tensor, pairs: "Pairs") -> Statistics:
+    def _statistics(self, logits: Tensor, pairs: "Pairs", q: Tensor | None = None) -> Statistics:
         rows = logits[pairs.sentence]
         candidates = torch.arange(len(logits), device=logits.device)
         distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
@@ -117,7 +125,13 @@ class QuickThoughts(DebiasedLoss):
         else:
             near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
             unlabeled = rows.masked_fill(near, -math.inf)
-        log_mean_unlabeled, count = log_mean_exp(unlabeled)
+        if q is None:
+            log_mean_unlabeled, count = log_mean_exp(unlabeled)
+        else:
+            # A sentence with itself is no pair, but the original denominator has its logit of 0.
+            q = q.clone().fill_diagonal_(0.0)[pairs.sentence]
+            weights = (1 - self.strength * q).clamp(min=0).to(rows.dtype)
+            log_mean_unlabeled, count = weighted_log_mean_exp(unlabeled, weights)
         positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
         log_mean_positives, num_positives = log_mean_exp(positives)
         return Statistics(
@@ -128,6 +142,21 @@ class QuickThoughts(DebiasedLoss):
             num_positives=num_positives,
             lower=self.floor.log_level(log_mean_unlabeled, self.temperature),
         )
+
+
+def weighted_log_mean_exp(logits: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """log of sum_j w_j e^(l_j) / sum_j w_j over the present entries of a row, and how many are present.
+
+    Relations: equal weights give `log_mean_exp`. A row without any weight left counts 0 entries, so its loss is 0.
+    """
+    present = logits != -math.inf
+    weights = weights * present
+    total, count = weights.sum(1), present.sum(1)
+    log_mean, left = log_mean_exp(logits + weights.log())
+    is_empty = total == 0
+    # log_mean is over the number of entries with a weight, not over the sum of weights.
+    scale = torch.where(is_empty, 1.0, left) / torch.where(is_empty, 1.0, total)
+    return log_mean + scale.log(), torch.where(is_empty, 0, count).to(logits.dtype)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,11 @@ from torch import Tensor
 
 from debiased_contrastive.domain import Bar, Progress
 from debiased_contrastive.files import read_text, write_atomically
+from debiased_contrastive.membership.files import Array, join_digest, read_rows
+from debiased_contrastive.membership.guide import from_guide
+from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
+from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.membership.labels import from_groups
 from debiased_contrastive.numerics import derive_seed
 from debiased_contrastive.runs import Run, existing_run, finished_run
 from debiased_contrastive.text.corpus import Corpus, OnProgress, load_corpus
@@ -33,7 +38,7 @@ from debiased_contrastive.text.vocabulary import (
 from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.gradient import GradientLearner
 from debiased_contrastive.training.loop import Identity, Update, fit
-from debiased_contrastive.training.machine import choose_device
+from debiased_contrastive.training.machine import choose_device, compute_once
 from debiased_contrastive.training.settings import as_json, from_json
 from debiased_contrastive.training.weights import load_trained, save_encoder
 
@@ -111,6 +116,16 @@ def check_corpus(settings: TextSettings, corpus: Corpus, fabric: Fabric) -> None
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     if settings.text.breaks and corpus.starts[corpus.held_out :].all():
         raise ValueError("two sentences must be neighbours; a break stands between all: pass --text.no-breaks")
+    read_rows(settings.membership.source, settings.membership.file, len(corpus))
+
+
+def make_knowledge(settings: TextSettings, rows: Array | None) -> Knowledge:
+    """Make what is known about the sentences from the rows of a file."""
+    assert rows is not None
+    membership = settings.membership
+    if membership.source == "groups":
+        return from_groups(*rows.T)
+    return from_guide(rows, form=membership.form, num_classes=membership.num_classes, seed=settings.seed)
 
 
 def train(
@@ -122,6 +137,15 @@ def train(
     if not checkpoints(run.folder):
         _load_words_(method, settings, corpus)
     _keep_vocabulary(run, fabric, corpus)
+    epoch = corpus.num_blocks(settings.training.batch)
+    rows = read_rows(settings.membership.source, settings.membership.file, len(corpus))
+    if settings.membership.source != "none":
+        method.known = HeldKnowledge()
+
+    def prepare(step: int) -> None:
+        if method.known is not None and step == epoch * settings.membership.begin:
+            # By one process alone: the numbers of clusters must be the same everywhere.
+            method.known.hold(unpack(compute_once(fabric, lambda: pack(make_knowledge(settings, rows)))))
 
     def measure(_step: int) -> dict[str, float]:
         floored, tau_cap = method.diagnostics.floored, method.diagnostics.tau_cap_median
@@ -132,13 +156,14 @@ def train(
         settings.training,
         fabric,
         seed=settings.seed,
-        epoch=corpus.num_blocks(settings.training.batch),
+        epoch=epoch,
         unit="sentences",
-        inputs=partial(inputs, settings, corpus, fabric),
+        inputs=partial(inputs, settings, corpus, fabric, prepare=prepare),
         measure=measure,
     )
-    identity = Identity(as_json(settings), len(corpus), corpus.digest)
+    identity = Identity(as_json(settings), len(corpus), join_digest(corpus.digest, rows))
     yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
+    method.known = None
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings), beside=(VOCABULARY,))
 
@@ -166,14 +191,23 @@ def _load_words_(method: QuickThoughts, settings: TextSettings, corpus: Corpus) 
         load_words_(tower, pretrained.vectors, pretrained.known)
 
 
-def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range) -> Iterator[dict[str, Tensor]]:
+def inputs(
+    settings: TextSettings,
+    corpus: Corpus,
+    fabric: Fabric,
+    wanted: range,
+    *,
+    prepare: Callable[[int], None] = lambda _step: None,
+) -> Iterator[dict[str, Tensor]]:
     """The method's input at each step: this process's part of a block of contiguous sentences.
 
-    `linked` describes the whole block, since the processes share the outputs of their towers.
+    `linked` and `ids` describe the whole block, since the processes share the outputs of their towers. `prepare` is
+    called before each step.
     """
     batch = settings.training.batch
     share = batch // fabric.world_size
     for step in wanted:
+        prepare(step)
         start = corpus.block_start(step, batch, settings.seed)
         sentences = corpus.batch(start + fabric.global_rank * share, share)
         linked = corpus.linked(start, batch)
@@ -183,6 +217,7 @@ def inputs(settings: TextSettings, corpus: Corpus, fabric: Fabric, wanted: range
             "tokens": sentences.tokens.to(fabric.device),
             "lengths": sentences.lengths,
             "linked": linked.to(fabric.device),
+            "ids": torch.arange(start, start + batch, device=fabric.device),
         }
 
 
@@ -196,11 +231,12 @@ def make_method(settings: TextSettings, num_tokens: int, *, gather: bool = False
     return QuickThoughts(
         left,
         right,
-        tau_plus=objective.correction,
+        tau_plus=objective.correction if settings.membership.source == "none" else 0.0,
         temperature=objective.temperature,
         denominator=objective.denominator,
         floor=objective.floor,
         gather=gather,
+        strength=settings.membership.strength,
     )
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, TypeAlias
 
 from debiased_contrastive.domain import Preset, name_presets
 from debiased_contrastive.objectives.checks import FloorName
+from debiased_contrastive.training.membership import Membership, check_membership
 from debiased_contrastive.training.settings import Objective, Training, check_at_least, check_words, whole_path
 
 Denominator: TypeAlias = Literal["others", "original"]
@@ -95,6 +96,20 @@ class TextObjective(Objective):
 
 
 @dataclass(frozen=True)
+class TextMembership(Membership):
+    """What is known about classes beside the similarity: pairs that probably share one weigh less as negatives."""
+
+    source: Literal["none", "groups", "guide"] = "none"
+    """Where it is from: nowhere (none), a file of groups, or a guide, a file with embeddings of another model. With
+    a source, tau_plus plays no part."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source == "guide" and self.file is None:
+            raise ValueError("a guide of sentences is a file with an embedding of each: pass --membership.file")
+
+
+@dataclass(frozen=True)
 class TextTraining(Training):
     """How long and how fast to train on sentences, and on which device."""
 
@@ -105,6 +120,8 @@ class TextTraining(Training):
 class TextSettings:
     """Everything that a run on text depends on."""
 
+    LATER: ClassVar = frozenset({"membership"})
+
     preset: str = ""
     """The name of the preset that these settings started from."""
     seed: int = 0
@@ -113,13 +130,19 @@ class TextSettings:
     towers: Towers = field(default_factory=Towers)
     objective: TextObjective = field(default_factory=TextObjective)
     training: TextTraining = field(default_factory=TextTraining)
+    membership: TextMembership = field(default_factory=TextMembership)
+
+    def __post_init__(self) -> None:
+        check_membership(self.membership, self.objective.kind, self.training.epochs)
 
 
 def with_corpus(settings: TextSettings, corpus: Path | None = None) -> TextSettings:
     """The settings with the given corpus, if there is one, and with absolute paths."""
     text, towers = settings.text, settings.towers
     text = replace(text, path=whole_path(corpus or text.path), cache=whole_path(text.cache))
-    return replace(settings, text=text, towers=replace(towers, words=whole_path(towers.words)))
+    membership = replace(settings.membership, file=whole_path(settings.membership.file))
+    towers = replace(towers, words=whole_path(towers.words))
+    return replace(settings, text=text, towers=towers, membership=membership)
 
 
 _PAPER = TextSettings(

@@ -4,8 +4,9 @@ import contextlib
 import ctypes
 import math
 import os
+from collections.abc import Callable
 from inspect import signature
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -14,6 +15,8 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch.nn.parallel import DistributedDataParallel
 
 from debiased_contrastive.training.settings import Precision
+
+T = TypeVar("T")
 
 _IS_NEW = "forward_sync_buffers" in signature(DistributedDataParallel).parameters
 _KEEP_BUFFERS: dict[str, Any] = {"forward_sync_buffers" if _IS_NEW else "broadcast_buffers": False}
@@ -37,6 +40,20 @@ def start_fabric(accelerator: str, precision: Precision = "32-true") -> Fabric:
         raise ValueError(f"accelerator={accelerator} does not work here ({error}): use auto or cpu") from None
     fabric.launch()
     return fabric
+
+
+def compute_once(fabric: Fabric, compute: Callable[[], T]) -> T:
+    """Compute something on the first process, and send it to the others; if it is refused, all of them raise."""
+    result, problem = None, ""
+    if fabric.is_global_zero:
+        try:
+            result = compute()
+        except ValueError as error:
+            problem = str(error)
+    result, problem = fabric.broadcast((result, problem))
+    if problem:
+        raise ValueError(problem)
+    return cast(T, result)
 
 
 def choose_device(accelerator: str) -> torch.device:

@@ -109,6 +109,7 @@ def whole_path(path: Path | None) -> Path | None:
 
 
 def as_json(settings: Any) -> dict[str, Any]:
+    """The settings as JSON holds them, without the fields in `LATER` of their class that have their default."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -118,13 +119,24 @@ def as_json(settings: Any) -> dict[str, Any]:
         return str(value) if isinstance(value, Path) else value
 
     result: dict[str, Any] = plain(asdict(settings))
+    for name in _later(settings):
+        # Such a field is a section, which can be made without arguments.
+        section = getattr(settings, name)
+        if section == type(section)():
+            del result[name]
     return result
+
+
+def _later(kind: Any) -> frozenset[str]:
+    later: frozenset[str] = getattr(kind, "LATER", frozenset())
+    return later
 
 
 def from_json(kind: type[T], content: dict[str, Any]) -> T:
     """Make settings of a class from what JSON held; a name that is unknown or missing is an error.
 
-    A class may list in `EARLIER` the names of fields that it had in earlier versions; they are ignored.
+    A class may list in `EARLIER` the names of fields that it had in earlier versions; they are ignored. Those in
+    `LATER` were added since: without them a run is what it was before, so their defaults are not written.
     """
     settings: T = _make(kind, content, "settings")
     return settings
@@ -133,13 +145,14 @@ def from_json(kind: type[T], content: dict[str, Any]) -> T:
 def _make(kind: Any, content: Any, where: str) -> Any:
     names = {item.name for item in fields(kind)}
     given = set(content) - getattr(kind, "EARLIER", frozenset()) if isinstance(content, dict) else set()
-    if given != names:
+    missing = _later(kind) - given
+    if given != names - missing:
         raise ValueError(
             f"{where} must have exactly {', '.join(sorted(names))}; got {sorted(given - names)} too many and "
-            f"{sorted(names - given)} too few: the run was made by another version"
+            f"{sorted(names - given - missing)} too few: the run was made by another version"
         )
     hints = get_type_hints(kind)
-    return kind(**{name: _convert(hints[name], content[name], f"{where}.{name}") for name in names})
+    return kind(**{name: _convert(hints[name], content[name], f"{where}.{name}") for name in names - missing})
 
 
 def _convert(hint: Any, value: Any, where: str) -> Any:

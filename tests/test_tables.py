@@ -17,8 +17,8 @@ from pyarrow import parquet
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_tensors
 
-from debiased_contrastive.auditing import tables
-from debiased_contrastive.auditing.tables import Table, open_table
+from debiased_contrastive import tables
+from debiased_contrastive.tables import Table, open_table
 
 Array = npt.NDArray[Any]
 

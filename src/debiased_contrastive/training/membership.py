@@ -1,0 +1,79 @@
+"""The settings of what is known about classes, which every domain that takes such knowledge shares."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from debiased_contrastive.training.settings import check_at_least, check_words
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What is known about classes beside the similarity: pairs that probably share one weigh less as negatives."""
+
+    source: str = "none"
+    file: Path | None = None
+    """A .npy, .npz, .csv, .tsv, .txt, .safetensors or .parquet file with a row for every training sample, in their
+    order. For groups: whole numbers or words, -1 or empty where unknown. For a guide: embeddings."""
+    form: Literal["consensus", "walk", "random"] = "consensus"
+    """What is made of embeddings: how often many clusterings put two samples together (consensus), short walks
+    between near neighbours (walk), or walks on a graph of random neighbours, which know nothing (random)."""
+    num_classes: int = 10
+    """For a consensus: a guess of the number of classes."""
+    warm_up: int | None = None
+    """Number of epochs with the biased loss, after which the membership begins. If not given, 10 where it is made
+    of features that are being learnt, else 0."""
+    strength: float = 1.0
+    """Factor of the probability that two samples share a class; 0 is the biased loss."""
+
+    def __post_init__(self) -> None:
+        check_words(self)
+        check_at_least(1, num_classes=self.num_classes)
+        if self.warm_up is not None:
+            check_at_least(0, warm_up=self.warm_up)
+        if not 0 <= self.strength < math.inf:
+            raise ValueError(f"strength must be at least 0 and finite; got {self.strength}: 1 is usual")
+        if self.source == "groups" and self.file is None:
+            raise ValueError(
+                "membership.source groups needs a file with a group for every sample: pass --membership.file"
+            )
+        if self.file is not None and self.source not in ("groups", "guide"):
+            raise ValueError(
+                f"membership.file is for the sources groups and guide; got source {self.source}: leave it out"
+            )
+
+    @property
+    def is_learnt(self) -> bool:
+        """Whether it is made of features that are being learnt, and made anew at times."""
+        return False
+
+    @property
+    def begin(self) -> int:
+        """The first epoch that it is there in."""
+        return (10 if self.is_learnt else 0) if self.warm_up is None else self.warm_up
+
+
+def check_membership(membership: Membership, kind: str, epochs: int, **idle: bool) -> None:
+    """Raise where a membership does not suit the other settings.
+
+    Args:
+        membership: The settings of the membership.
+        kind: That of the objective.
+        epochs: Number of epochs of the training.
+        idle: Further settings by name, True where they are set and would change nothing.
+    """
+    if membership.source == "none":
+        return
+    if kind != "debiased":
+        raise ValueError(
+            f"a membership is for kind=debiased, whose estimate it makes; got kind={kind}: leave one of them out"
+        )
+    for name, is_set in idle.items():
+        if is_set:
+            raise ValueError(f"{name} has no effect beside a membership, which replaces it: leave one of them out")
+    if membership.begin >= epochs:
+        raise ValueError(
+            f"the membership would begin after {membership.begin} epochs, the training ends after {epochs}: set "
+            "--membership.warm-up to fewer"
+        )

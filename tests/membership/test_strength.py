@@ -1,0 +1,77 @@
+"""How far to trust knowledge: the strength from labels on worlds with known truth, and the rule without labels."""
+
+import pytest
+import torch
+from scipy import sparse
+from sklearn.cluster import KMeans
+from torch import Tensor
+from torch.nn import functional as F
+
+from debiased_contrastive.membership.force import ForceCurve, force_curve
+from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.membership.strength import HARD_STRENGTH, best_strength, safe_strength
+from tests.membership.test_force import CLASSES, noisy, world
+
+
+def first_order(curve: ForceCurve) -> float:
+    """The closed form that ignores that weights are divided by their sum."""
+    return min(max(0.0, float(curve.along.sum() / curve.size.sum())), curve.limit)
+
+
+def torn_world(n: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Five classes, and seven other groups that have nothing to do with them but are as easy to see."""
+    z, labels = world(n, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    means = F.normalize(torch.randn(7, z.shape[1], generator=generator, dtype=torch.float64), dim=1)
+    return F.normalize(z + 0.5 * means[torch.randint(7, (n,), generator=generator)], dim=1), labels
+
+
+def clusters(z: Tensor, number: int) -> Knowledge:
+    """Errors that follow the features."""
+    found = KMeans(number, n_init=1, random_state=0).fit_predict(z.numpy())
+    return Knowledge(partitions=torch.from_numpy(found).unsqueeze(1))
+
+
+@pytest.mark.parametrize("temperature", [0.5, 0.1])
+def test_the_truth_gets_1_and_a_random_partition_nothing(temperature: float) -> None:
+    z, labels = world(1500)
+    truth = Knowledge(partitions=labels.unsqueeze(1))
+    assert best_strength(z, labels, truth, temperature) == 1
+    # Half as sure of the truth: twice the strength.
+    half = Knowledge(membership=0.5**0.5 * F.one_hot(labels, CLASSES).float())
+    assert best_strength(z, labels, half, temperature) == pytest.approx(2, rel=1e-5)
+    chance = Knowledge(partitions=torch.randint(CLASSES, (1500, 1), generator=torch.Generator().manual_seed(0)))
+    assert best_strength(z, labels, chance, temperature) < 0.1
+    other = sparse.csr_array((labels.unsqueeze(1) != labels).float().numpy() / 2)
+    assert best_strength(z, labels, Knowledge(graph=other), temperature) == 0
+
+
+def test_the_search_is_better_on_held_out_labels_than_the_closed_form() -> None:
+    gains = []
+    for seed in range(6):
+        z, labels = torn_world(900, seed)
+        few, rest = (torch.where(part, labels, -1) for part in (torch.arange(900) < 300, torch.arange(900) >= 300))
+        errors = Knowledge(partitions=noisy(labels, 0.6, seed).unsqueeze(1))
+        for source, temperature in ((errors, 0.5), (clusters(z, CLASSES), 0.5), (clusters(z, CLASSES), 0.1)):
+            seen, held_out = (force_curve(z, each, source, temperature=temperature) for each in (few, rest))
+            searched = held_out.share(seen.best)
+            assert searched > max(0.0, held_out.share(held_out.best) - 0.06)
+            gains.append(searched - held_out.share(first_order(seen)))
+    # The closed form trusts clusters too much; where all trust is right, both say 1.
+    assert max(gains) > 0.04
+    assert sum(gains) / len(gains) > 0.02
+    assert min(gains) > -0.03
+
+
+def test_the_rule_without_labels_is_said_in_words() -> None:
+    codes = torch.randint(7, (200, 1), generator=torch.Generator().manual_seed(0))
+    strength, words = safe_strength(Knowledge(partitions=codes))
+    assert strength == HARD_STRENGTH
+    assert words.startswith("Strength 0.2: the knowledge says 0 or 1")
+    many = torch.randint(7, (200, 9), generator=torch.Generator().manual_seed(0))
+    strength, words = safe_strength(Knowledge(partitions=many))
+    assert strength == 1
+    assert words.startswith("Strength 1: the knowledge is soft, it joins pairs with a probability of 0.")
+    strength, words = safe_strength(Knowledge(membership=torch.zeros(200, 3)))
+    assert strength == 1
+    assert words.startswith("Nothing is known")
