@@ -37,6 +37,18 @@ def views(b: int, d: int, count: int, *, noise: float = 0.5, seed: int = 0) -> t
     )
 
 
+def knowledge(n: int, m: int | None = None, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Membership (n, 3), partitions (n, 4) with some unknown, and weights (n, m) that are not symmetric."""
+    generator = torch.Generator().manual_seed(seed)
+    p = torch.rand(n, 3, generator=generator, dtype=torch.float64) ** 4
+    p = p / p.sum(1, keepdim=True) * torch.rand(n, 1, generator=generator, dtype=torch.float64).clamp(min=0.5)
+    p[1] = 0.0
+    p[2] = torch.tensor([1.0, 0.0, 0.0])
+    codes = torch.randint(-1, 3, (n, 4), generator=generator)
+    w = torch.rand(n, n if m is None else m, generator=generator, dtype=torch.float64)
+    return p, codes, torch.where(w < 0.2, 0.0, w)
+
+
 def _infonce_call(**rest: Any) -> Callable[..., Tensor]:
     """Positional inputs are query, key, then negatives or extra_keys as named in `rest`."""
     names = rest.pop("names", ())
@@ -78,6 +90,16 @@ def cases(b: int = 7, d: int = 5) -> Iterator[Case]:
     yield nt_xent("positive labels", 3, rest={"positive_labels": partly})
     yield nt_xent("positive labels, hard", rest={"positive_labels": partly}, beta=1.0)
     yield nt_xent("tau_plus per input", rest={"tau_plus": taus})
+    p, codes, w = knowledge(b, seed=3)
+    yield nt_xent("membership", rest={"membership": p})
+    yield nt_xent("membership, hard", rest={"membership": p}, beta=1.0, strength=0.7)
+    yield nt_xent("membership at low temperature", rest={"membership": p}, temperature=0.002)
+    yield nt_xent("membership, strength per input, raw", rest={"membership": p, "strength": taus}, normalize=False)
+    yield nt_xent("membership with attraction", rest={"membership": p}, attraction=0.5, attraction_above=0.3)
+    yield nt_xent("partitions", rest={"partitions": codes})
+    yield nt_xent("partitions with attraction", rest={"partitions": codes}, attraction=1.0, attraction_above=0.0)
+    yield nt_xent("weights", rest={"weights": w})
+    yield nt_xent("weights at low temperature", rest={"weights": w}, temperature=0.002, attraction=0.5)
 
     pair = views(b, d, 2)
     queue = embeddings(11, d, seed=50)
@@ -104,6 +126,46 @@ def cases(b: int = 7, d: int = 5) -> Iterator[Case]:
         negative_labels=torch.arange(11) % 4,
         ids=torch.arange(b),
         negative_ids=torch.arange(11) - 2,
+    )
+    yield info_nce("symmetric with membership", settings={"symmetric": True, "attraction": 0.4}, membership=p)
+    yield info_nce("symmetric with weights", settings={"symmetric": True, "attraction": 0.4}, weights=w)
+    yield info_nce("symmetric, strength per pair", settings={"symmetric": True}, partitions=codes, strength=taus)
+    of_queue, queue_codes, _ = knowledge(11, seed=4)
+    yield info_nce(
+        "queue with membership and ids",
+        (*pair, queue),
+        names=("negatives",),
+        settings={"attraction": 0.5, "attraction_above": 0.2},
+        membership=p,
+        negative_membership=of_queue,
+        ids=torch.arange(b),
+        negative_ids=torch.arange(11) - 2,
+    )
+    yield info_nce(
+        "queue with partitions",
+        (*pair, queue),
+        names=("negatives",),
+        partitions=codes,
+        negative_partitions=queue_codes,
+    )
+    yield info_nce(
+        "bank with membership",
+        (*pair, bank),
+        names=("negatives",),
+        settings={"attraction": 0.5, "attraction_above": 0.2, "temperature": 0.02},
+        membership=p,
+        negative_membership=knowledge(b * 6, seed=5)[0].view(b, 6, -1),
+    )
+    yield info_nce(
+        "bank with partitions and attraction",
+        (*pair, bank),
+        names=("negatives",),
+        settings={"attraction": 0.5, "attraction_above": 0.2},
+        partitions=codes,
+        negative_partitions=knowledge(b * 6, seed=5)[1].view(b, 6, -1),
+    )
+    yield info_nce(
+        "bank with weights", (*pair, bank), names=("negatives",), weights=knowledge(b, 6, seed=6)[2], strength=0.8
     )
     yield info_nce("bank", (*pair, bank), names=("negatives",))
     yield info_nce("raw bank", (*pair, bank), names=("negatives",), settings={"normalize": False})

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels import tiled
 from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.kernels.weights import PairWeights
 
 Kernel: TypeAlias = Literal["auto", "dense", "tiled"]
 
@@ -25,27 +26,103 @@ def log_mean(
     bound: float,
     kernel: Kernel,
     both: bool = False,
+    weights: PairWeights | None = None,
 ) -> tuple[Tensor, float | Tensor]:
     """log of the (tilted) mean of exp(rows_i . columns_j) over the present columns, and their number; both (a,).
 
     `rows`, `columns`, `bound` and `both` are those of `tiled.log_sum_exp`. With `both` there are as many columns as
     rows, and `absent` must be symmetric: row i is without column j where row j is without column i.
+    `weights` make it a weighted mean. A row whose every weight is 0 has the number 0 and a finite mean.
     """
-    scales = (1 + beta, beta) if beta else (1.0,)
-    tile = _TILE.get(rows.device.type, _GPU_TILE)
+    if weights is not None:
+        return _weighted_log_mean(rows, columns, absent, weights, beta=beta, bound=bound, kernel=kernel, both=both)
+    scales = _scales(beta)
     others = rows if columns is None else columns
-    # Tiles win as soon as there is more than one of them to a side; below that the two are equal.
-    is_small = rows.shape[0] * others.shape[-2] <= tile**2 // 4
-    if kernel == "dense" or (kernel == "auto" and is_small):
+    if is_dense(kernel, rows, others):
         sums = dense_log_sum_exp(rows, others, absent, scales, both=both)
     else:
+        tile = side_of_tile(rows)
         sums = tiled.log_sum_exp(rows, columns, absent, scales, bound=bound, tile=tile, both=both)
     count = absent.present(rows.shape[0], others.shape[-2], rows.device)
     if not isinstance(count, Tensor):
         return sums[0] - (sums[1] if beta else math.log(count)), float(count)
     n = (count.repeat(2) if both else count).to(sums.dtype)
-    # The tilt divides by the sum of its weights, else by the number.
     return sums[0] - (sums[1] if beta else n.log()), n
+
+
+def _weighted_log_mean(
+    rows: Tensor,
+    columns: Tensor | None,
+    absent: Absent,
+    weights: PairWeights,
+    *,
+    beta: float,
+    bound: float,
+    kernel: Kernel,
+    both: bool,
+) -> tuple[Tensor, Tensor]:
+    if both and not weights.symmetric:
+        assert columns is not None
+        sides = [
+            _weighted_log_mean(*two, absent, weights, beta=beta, bound=bound, kernel=kernel, both=False)
+            for two in ((rows, columns), (columns, rows))
+        ]
+        return torch.cat([mean for mean, _ in sides]), torch.cat([count for _, count in sides])
+    scales = _scales(beta)
+    others = rows if columns is None else columns
+    if is_dense(kernel, rows, others):
+        sums, totals = dense_weighted_log_sum_exp(rows, others, absent, weights, scales, both=both)
+    else:
+        compared = others if not weights.symmetric else columns
+        tile = side_of_tile(rows)
+        sums, totals = tiled.weighted_log_sum_exp(
+            rows, compared, absent, weights, scales, bound=bound, tile=tile, both=both
+        )
+    is_empty = totals == 0
+    mean = sums[0] - (sums[1] if beta else torch.where(is_empty, 1.0, totals).log())
+    count = absent.present(rows.shape[0], others.shape[-2], rows.device)
+    n = torch.as_tensor(count, dtype=rows.dtype, device=rows.device).expand(rows.shape[0])
+    # Its weight N = 0 removes whatever stands in an empty row.
+    return torch.where(is_empty, 0.0, mean), torch.where(is_empty, 0.0, n.repeat(2) if both else n)
+
+
+def _scales(beta: float) -> tuple[float, ...]:
+    """Factors of the logits in the sums that a mean needs: the tilt divides by the sum of its weights."""
+    return (1 + beta, beta) if beta else (1.0,)
+
+
+def is_dense(kernel: Kernel, rows: Tensor, columns: Tensor) -> bool:
+    """Whether all logits are computed at once: where it is asked for, or they are few."""
+    # Tiles win as soon as there is more than one of them to a side; below that the two are equal.
+    is_small = rows.shape[0] * columns.shape[-2] <= side_of_tile(rows) ** 2 // 4
+    return kernel == "dense" or (kernel == "auto" and is_small)
+
+
+def side_of_tile(rows: Tensor) -> int:
+    """Number of rows and columns of a tile on the device of these rows."""
+    return _TILE.get(rows.device.type, _GPU_TILE)
+
+
+def dense_weighted_log_sum_exp(
+    rows: Tensor,
+    columns: Tensor,
+    absent: Absent,
+    weights: PairWeights,
+    scales: tuple[float, ...],
+    *,
+    both: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """`tiled.weighted_log_sum_exp` of all logits at once."""
+    logits = _products(rows, columns)
+    i, j = (slice(0, length) for length in logits.shape)
+    of_pairs = absent.remove_(weights.tile(i, j), i, j, 0.0)
+    totals = [of_pairs.sum(dim) for dim in ((1, 0) if both else (1,))]
+    sums = []
+    for dim, total in zip((1, 0), totals, strict=False):
+        # A sum over nothing has no derivative; whoever divides by its weight of 0 does not look at it.
+        log_weights = of_pairs.log().masked_fill((total == 0).unsqueeze(dim), 0.0)
+        sums.append(torch.stack([torch.logsumexp(scale * logits + log_weights, dim) for scale in scales]))
+    return torch.cat(sums, 1), torch.cat(totals)
 
 
 def dense_log_sum_exp(
@@ -61,9 +138,13 @@ def dense_log_sum_exp(
 
 def masked_logits(rows: Tensor, columns: Tensor, absent: Absent) -> Tensor:
     """(a, n) logits, -inf where a column is absent."""
-    shared = columns.dim() == 2
-    logits = product(rows, columns) if shared else product(rows.unsqueeze(1), columns).squeeze(1)
+    logits = _products(rows, columns)
     return absent.remove_(logits, slice(0, logits.shape[0]), slice(0, logits.shape[1]))
+
+
+def _products(rows: Tensor, columns: Tensor) -> Tensor:
+    shared = columns.dim() == 2
+    return product(rows, columns) if shared else product(rows.unsqueeze(1), columns).squeeze(1)
 
 
 def product(x: Tensor, y: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.weights import PairWeights
 from debiased_contrastive.numerics import first_derivative
 
 Codes = tuple[Tensor, Tensor]
@@ -47,18 +48,18 @@ class Absent:
     differ: tuple[Codes, ...] = ()
     """Absent where the two codes differ."""
 
-    def remove_(self, logits: Tensor, rows: slice, columns: slice) -> Tensor:
-        """Write -inf over what is absent in the tile `logits` of these rows and columns.
+    def remove_(self, tile: Tensor, rows: slice, columns: slice, value: float = -math.inf) -> Tensor:
+        """Write `value` over what is absent in a tile of these rows and columns: -inf in logits, 0 in weights.
 
         Rows and columns begin at a multiple of `block`; see `whole_blocks`.
         """
         if self.block:
-            self._remove_blocks(logits, rows, columns)
+            self._remove_blocks(tile, rows, columns, value)
         for codes in self.same:
-            logits.masked_fill_(_equal(codes, rows, columns), -math.inf)
+            tile.masked_fill_(_equal(codes, rows, columns), value)
         for codes in self.differ:
-            logits.masked_fill_(~_equal(codes, rows, columns), -math.inf)
-        return logits
+            tile.masked_fill_(~_equal(codes, rows, columns), value)
+        return tile
 
     def whole_blocks(self, tile: int) -> int:
         """The largest side of a tile, at most `tile`, that cuts no block."""
@@ -78,7 +79,7 @@ class Absent:
                 count[i] += (self.remove_(ones, i, j) > 0).sum(1)
         return count
 
-    def _remove_blocks(self, logits: Tensor, rows: slice, columns: slice) -> None:
+    def _remove_blocks(self, tile: Tensor, rows: slice, columns: slice, value: float) -> None:
         # Rows and columns are in the same order, so only where both ranges meet is anything absent:
         # a square whose diagonal consists of blocks.
         start = max(rows.start + self.offset, columns.start)
@@ -86,10 +87,10 @@ class Absent:
         if start >= stop:
             return
         first = start - self.offset - rows.start
-        square = logits[first : first + stop - start, start - columns.start : stop - columns.start]
+        square = tile[first : first + stop - start, start - columns.start : stop - columns.start]
         count = (stop - start) // self.block
         blocks = square.view(count, self.block, count, self.block)
-        blocks.diagonal(dim1=0, dim2=2).fill_(-math.inf)
+        blocks.diagonal(dim1=0, dim2=2).fill_(value)
 
 
 def _equal(codes: Codes, rows: slice, columns: slice) -> Tensor:
@@ -123,10 +124,42 @@ def log_sum_exp(
     bound: no |rows_i . columns_j| exceeds it; inf where nothing is known, which costs a little time.
     both: the sums over rows for each column stand behind those for each row, so the shape is (k, a + n).
     """
+    return _walk_tiles(rows, columns, absent, None, scales, bound=bound, tile=tile, both=both)[0]
+
+
+def weighted_log_sum_exp(
+    rows: Tensor,
+    columns: Tensor | None,
+    absent: Absent,
+    weights: PairWeights,
+    scales: Scales,
+    *,
+    bound: float,
+    tile: int,
+    both: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """log sum_j w_ij exp(scale_k rows_i . columns_j), as `log_sum_exp`, and sum_j w_ij, (a,) or (a + n,).
+
+    Without columns, and with `both`, the weights must be symmetric.
+    """
+    return _walk_tiles(rows, columns, absent, weights, scales, bound=bound, tile=tile, both=both)
+
+
+def _walk_tiles(
+    rows: Tensor,
+    columns: Tensor | None,
+    absent: Absent,
+    weights: PairWeights | None,
+    scales: Scales,
+    *,
+    bound: float,
+    tile: int,
+    both: bool,
+) -> tuple[Tensor, Tensor]:
     case: Case = "self" if columns is None else "both" if both else "rows"
     safe = max(scales) * bound <= SAFE_EXPONENT[rows.dtype]
-    plan = _Plan(absent, scales, safe, absent.whole_blocks(tile), case)
-    out: Tensor = _TiledLogSumExp.apply(rows, columns, plan)  # type: ignore[no-untyped-call]
+    plan = _Plan(absent, weights, scales, safe, absent.whole_blocks(tile), case)
+    out: tuple[Tensor, Tensor] = _TiledLogSumExp.apply(rows, columns, plan)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -140,6 +173,7 @@ class _Plan:
     """
 
     absent: Absent
+    weights: PairWeights | None
     scales: Scales
     safe: bool
     """Whether exponentials may be summed as they are; else sums are carried as logarithms."""
@@ -163,33 +197,50 @@ class _Plan:
         """Room for one tile: fresh memory for each would cost as much as its exponentials."""
         return rows.new_empty(min(self.tile, rows.shape[0]) * min(self.tile, others.shape[-2]))
 
-    def terms(self, rows: Tensor, others: Tensor, i: slice, j: slice, scratch: Tensor) -> list[Tensor]:
-        """For each scale the exponentials of a tile, or its logits where those are not safe."""
+    def terms(
+        self, rows: Tensor, others: Tensor, i: slice, j: slice, scratch: Tensor
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """For each scale the exponentials of a tile, or its logits where those are not safe; and its weights."""
         height, width = i.stop - i.start, j.stop - j.start
         logits = scratch[: height * width].view(height, width)
         if others.dim() == 2:
             torch.mm(rows[i], others[j].T, out=logits)
         else:
             torch.bmm(others[i, j], rows[i].unsqueeze(2), out=logits.unsqueeze(2))
-        self.absent.remove_(logits, i, j)
+        weights = None
+        if self.weights is None:
+            self.absent.remove_(logits, i, j)
+        else:
+            weights = self.absent.remove_(self.weights.tile(i, j), i, j, 0.0)
         scaled = [logits] if self.scales == (1.0,) else [scale * logits for scale in self.scales]
-        return [exponents.exp_() for exponents in scaled] if self.safe else scaled
+        if self.safe:
+            scaled = [exponents.exp_() for exponents in scaled]
+        if weights is not None:
+            # Weights of 0 take a term out in both forms.
+            scaled = [term.mul_(weights) if self.safe else term.add_(weights.log()) for term in scaled]
+        return scaled, weights
 
 
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: _Plan) -> Tensor:
+    def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: _Plan) -> tuple[Tensor, Tensor]:
         others = rows if columns is None else columns
         length = rows.shape[0] + (others.shape[0] if plan.case == "both" else 0)
         out = rows.new_full((len(plan.scales), length), 0.0 if plan.safe else -math.inf)
+        totals = rows.new_zeros(0 if plan.weights is None else length)
         of_rows, of_columns = plan.sides(out, rows.shape[0])
+        totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
         scratch = plan.scratch(rows, others)
         with torch.autocast(rows.device.type, enabled=False):
             for i, j, mirrored in plan.walk(rows, others):
-                terms = plan.terms(rows, others, i, j, scratch)
+                terms, weights = plan.terms(rows, others, i, j, scratch)
                 _accumulate(of_rows[:, i], terms, 1, plan.safe)
+                if weights is not None:
+                    totals_of_rows[i] += weights.sum(1)
                 if mirrored and of_columns is not None:
                     _accumulate(of_columns[:, j], terms, 0, plan.safe)
+                    if weights is not None and totals_of_columns is not None:
+                        totals_of_columns[j] += weights.sum(0)
         if plan.safe:
             out.log_()
         ctx.save_for_backward(rows, columns, out)
@@ -197,10 +248,11 @@ class _TiledLogSumExp(torch.autograd.Function):
         # Where one small tile was all, it is kept: computing it again would save no memory.
         alone = scratch.numel() == rows.shape[0] * others.shape[-2]
         ctx.only = terms if alone and scratch.numel() <= LARGEST_KEPT_TILE else None
-        return out
+        ctx.mark_non_differentiable(totals)
+        return out, totals
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, _of_totals: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, out = ctx.saved_tensors
         with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
             d_rows, d_columns = _gradients(
@@ -243,7 +295,7 @@ def _gradients(
     scratch = rows if only is not None else plan.scratch(rows, others)
     room = plan.scratch(rows, others)
     for i, j, mirrored in plan.walk(rows, others):
-        terms = plan.terms(rows, others, i, j, scratch) if only is None else only
+        terms = plan.terms(rows, others, i, j, scratch)[0] if only is None else only
         d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j, room)
         _propagate(d_logits, rows, others, d_rows, d_others if mirrored else None, i, j)
     return d_rows, d_columns

@@ -1,7 +1,9 @@
 """The debiased loss against memory banks, as contrastive multiview coding has them (Section 5.1, ImageNet-100)."""
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
+from functools import partial
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +14,15 @@ from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.losses.knowledge import SHARED, Known, Strength, check_known, shared_numbers
+from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen, attraction_term
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.statistics import from_logits
 
 LENGTH_TOLERANCE = 1e-2
 """How much longer or shorter than 1 the rows of a bank may be."""
-_SHARED = ("batch size", *inputs.layout({}), "number of views", "number of unlabeled samples")
+_SHARED = ("batch size", *inputs.layout({}), "number of views", "number of unlabeled samples", *SHARED)
 
 
 class DebiasedBankLoss(EmbeddingLoss):
@@ -37,6 +41,9 @@ class DebiasedBankLoss(EmbeddingLoss):
         on_floor: What an anchor does whose estimate is below the floor, see `contrastive_loss`. "biased" is the
             paper's choice at so low a temperature.
         exclude_own: A query never meets its own row among the unlabeled; N is then smaller.
+        strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
+        attraction: With knowledge: weight of probable samples of the query's class in the numerator; 0 is off.
+        attraction_above: Probability of a common class above which a sample joins the numerator.
         gather_distributed: An automatic tau_plus sees the queries of all processes.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
@@ -53,11 +60,21 @@ class DebiasedBankLoss(EmbeddingLoss):
         *,
         on_floor: OnFloor = "biased",
         exclude_own: bool = False,
+        strength: float | Tensor = 1.0,
+        attraction: float = 0.0,
+        attraction_above: float = 0.5,
         gather_distributed: bool = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(
-            temperature, tau_plus, on_floor=on_floor, gather_distributed=gather_distributed, reduction=reduction
+            temperature,
+            tau_plus,
+            on_floor=on_floor,
+            strength=strength,
+            attraction=attraction,
+            attraction_above=attraction_above,
+            gather_distributed=gather_distributed,
+            reduction=reduction,
         )
         self.exclude_own = exclude_own
 
@@ -65,24 +82,51 @@ class DebiasedBankLoss(EmbeddingLoss):
         """Name and value of each setting, in one line."""
         return f"exclude_own={self.exclude_own}, {super().extra_repr()}"
 
-    def forward(self, queries: Sequence[Tensor], banks: Sequence[Tensor], *, ids: Tensor, places: Tensor) -> Tensor:
+    def forward(
+        self,
+        queries: Sequence[Tensor],
+        banks: Sequence[Tensor],
+        *,
+        ids: Tensor,
+        places: Tensor,
+        membership: Tensor | None = None,
+        partitions: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> Tensor:
         """The loss of the queries of all views.
+
+        Knowledge about classes is one of membership, partitions and weights, and means what it means in
+        `DebiasedNTXentLoss`; tau_plus plays no part beside it.
 
         Args:
             queries: Embeddings (b, d) of each view.
             banks: For each view the bank (n, d) in which its positives and unlabeled samples are.
             ids: The own row of each query (b,).
             places: The rows of its unlabeled samples (b, k), the same in all banks.
+            membership: Probabilities (n, c) that the sample of each row of the banks is of each of c classes.
+            partitions: Whole numbers (n, B) of B clusterings or groups for each row of the banks, -1 = unknown.
+            weights: Probability (b, k) that the sample at each of the places is a true negative.
 
         Returns:
             The loss; with reduction="none" (b v,), the views of a sample beside each other.
         """
+        knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
-        def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor]]:
-            return _check_inputs(queries, banks, ids, places, self._options())
+        def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor, Known | None]]:
+            numbers, (options, own, others) = _check_inputs(queries, banks, ids, places, self._options())
+            # Weights are of the queries' own places, the other forms of all rows.
+            of_weights = {**dict.fromkeys(knowledge), "weights": weights}
+            known = check_known({**knowledge, "weights": None}, banks[0], excluded={"weights": weights})
+            known = known or check_known(of_weights, queries[0], excluded={})
+            options = replace(options, strength=options.strength.for_each(queries[0][:, 0]))
+            return numbers | shared_numbers(known), (options, own, others, known)
 
         device = next((rows.device for rows in queries), torch.device("cpu"))
-        share, (options, ids, places) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
+        share, (options, ids, places, known) = check_everywhere(
+            check, _SHARED, device, gather=self.gather_distributed
+        )
+        if known is not None:
+            known.check_columns(places.shape[1])
         with torch.autocast(device.type, enabled=False):
             z = [options.unit(rows) * options.scale(rows) for rows in inputs.cast(_named(queries)).values()]
             pairs = [(rows, bank.detach()) for rows, bank in zip(z, banks, strict=True)]
@@ -90,7 +134,15 @@ class DebiasedBankLoss(EmbeddingLoss):
             positive = torch.stack([(rows * bank[ids]).sum(-1) for rows, bank in pairs], 1).flatten()
             unlabeled = torch.stack([self._unlabeled(rows, bank, ids, places) for rows, bank in pairs], 1)
             unlabeled = unlabeled.flatten(0, 1)
-            statistics = from_logits(positive, unlabeled, None, lower=options.lower(positive), beta=options.beta)
+            lower = options.lower(positive)
+            if known is not None:
+                seen = _look_up(known, ids, places, options.strength, positive.dtype, views=len(z))
+                statistics = from_logits(
+                    positive, unlabeled, None, lower=lower, beta=options.beta, weights=seen.weights
+                )
+                statistics = replace(statistics, attraction=seen.attraction(positive, unlabeled))
+                return self._value(statistics, 0.0, options, share, seen.kept(unlabeled))
+            statistics = from_logits(positive, unlabeled, None, lower=lower, beta=options.beta)
             inputs.check_present(statistics.num_unlabeled, "ids and places")
             tau_plus = options.anchor_tau_plus(
                 positive[:: len(z)],
@@ -104,8 +156,58 @@ class DebiasedBankLoss(EmbeddingLoss):
     def _unlabeled(self, rows: Tensor, bank: Tensor, ids: Tensor, places: Tensor) -> Tensor:
         logits = bank_logits(rows, bank, places)
         if self.exclude_own:
-            Absent(same=((ids, places),)).remove_(logits, *(slice(0, length) for length in logits.shape))
+            i, j = (slice(0, length) for length in logits.shape)
+            Absent(same=((ids, places),)).remove_(logits, i, j)
         return logits
+
+
+class _Seen(NamedTuple):
+    """What is known of each anchor's unlabeled samples."""
+
+    same_class: Tensor
+    """(a, k) q."""
+    strength: Strength
+
+    @property
+    def weights(self) -> Tensor | None:
+        strength = self.strength.weights
+        if isinstance(strength, Tensor):
+            return (1 - strength.unsqueeze(1) * self.same_class).clamp(min=0.0)
+        return (1 - strength * self.same_class).clamp(min=0.0) if strength else None
+
+    def attraction(self, positive: Tensor, unlabeled: Tensor) -> float | Tensor:
+        if not self.strength.attraction:
+            return 0.0
+        joins = (self.same_class > self.strength.above) & (unlabeled > -torch.inf)
+        pulling = torch.where(joins, self.same_class, 0.0)
+        sums = (pulling * torch.where(joins, unlabeled, 0.0)).sum(1)
+        return attraction_term(positive, sums, pulling.sum(1), self.strength.attraction)
+
+    def kept(self, unlabeled: Tensor) -> PairsSeen:
+        first = slice(0, ANCHORS_SEEN)
+        return PairsSeen(partial(_two, unlabeled.detach()[first], self.same_class[first]), self.strength.weights)
+
+
+def _two(logits: Tensor, same_class: Tensor) -> tuple[Tensor, Tensor]:
+    return logits, same_class
+
+
+def _look_up(
+    known: Known, ids: Tensor, places: Tensor, strength: Strength, dtype: torch.dtype, *, views: int
+) -> _Seen:
+    """q of each query and the samples at its places, from what is known of all rows of the bank."""
+    if known.kind == "weights":
+        q = 1 - known.rows.to(dtype)
+    elif known.kind == "membership":
+        of_rows = known.rows.to(dtype)
+        q = bank_logits(of_rows[ids], of_rows, places)
+    else:
+        q = torch.zeros(places.shape, dtype=dtype, device=places.device)
+        for codes in known.rows.unbind(1):
+            own = codes[ids].unsqueeze(1)
+            q += (codes[places] == own) & (own >= 0)
+        q /= known.rows.shape[1]
+    return _Seen(q.repeat_interleave(views, 0), strength.repeated(views))
 
 
 def _named(queries: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.log_mean import Kernel, log_mean
 from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.kernels.weights import PairWeights
 from debiased_contrastive.losses.auto import AutoTauPlus, resolve_tau_plus
 from debiased_contrastive.losses.inputs import check_logits, check_temperature
+from debiased_contrastive.losses.knowledge import Strength
+from debiased_contrastive.losses.pairs import PairsSeen
 from debiased_contrastive.numerics import unit_rows
 from debiased_contrastive.objectives import estimator
 from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_beta, check_choice
@@ -42,6 +45,14 @@ class Diagnostics:
     """N, mean over anchors."""
     num_positives: float
     """M, mean over anchors."""
+    mean_q: float | None = None
+    """With knowledge about classes: mean probability that an anchor shares its class with an unlabeled sample."""
+    effective_number: float | None = None
+    """With knowledge: (sum of the weights)^2 / sum of their squares, mean over anchors; N where all are equal."""
+    covariance: float | None = None
+    """With knowledge: Cov(q, e^s) over an anchor's samples, as a share of their mean e^s: what weights remove."""
+    entropy: float | None = None
+    """With membership: mean entropy of its rows, in nats; 0 is sure, log k knows nothing."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,8 @@ class Record:
     """Weights of the anchors in the loss (a,); None is their mean."""
     number: int
     """How many calls there were, this one included."""
+    pairs: PairsSeen | None = None
+    """Some of the pairs, where something was known about them."""
 
 
 class DebiasedLoss(nn.Module):
@@ -80,12 +93,13 @@ class DebiasedLoss(nn.Module):
             mean_log_g=float(log_g[log_g > -math.inf].mean()),
             num_unlabeled=_mean(record.statistics.num_unlabeled),
             num_positives=_mean(record.statistics.num_positives),
+            **({} if record.pairs is None else record.pairs.figures()),
         )
 
     @property
     @torch.no_grad()
     def biased_loss(self) -> float:
-        """What the last call would have been without correction, as a mean over anchors."""
+        """What the last call would have been with tau_plus = 0, as a mean over anchors."""
         record = self._last_record()
         losses = debiased(record.statistics, 0.0)
         return float(losses.mean() if record.weights is None else (losses * record.weights).sum())
@@ -98,10 +112,11 @@ class DebiasedLoss(nn.Module):
         *,
         weights: Tensor | None = None,
         constant: bool = False,
+        pairs: PairsSeen | None = None,
     ) -> Tensor:
         """The loss of each anchor (a,); constant: gradients do not see the correction, as "auto" needs it."""
         number = 1 if self._record is None else self._record.number + 1
-        self._record = Record(statistics.detach(), tau_plus, rule, weights, number)
+        self._record = Record(statistics.detach(), tau_plus, rule, weights, number, pairs)
         if constant:
             return debiased(estimator.with_constant_correction(statistics, tau_plus), 0.0)
         return debiased(statistics, tau_plus, rule)
@@ -124,6 +139,9 @@ class EmbeddingLoss(DebiasedLoss):
         beta: float = 0.0,
         normalize: bool = True,
         relative_floor: float = 0.0,
+        strength: float | Tensor = 1.0,
+        attraction: float = 0.0,
+        attraction_above: float = 0.5,
         gather_distributed: bool = False,
         kernel: Kernel = "auto",
         reduction: Reduction = "mean",
@@ -134,6 +152,9 @@ class EmbeddingLoss(DebiasedLoss):
         self.beta = beta
         self.normalize = normalize
         self.relative_floor = relative_floor
+        self.strength = strength
+        self.attraction = attraction
+        self.attraction_above = attraction_above
         self.gather_distributed = gather_distributed
         self.kernel = kernel
         self.reduction = reduction
@@ -141,15 +162,35 @@ class EmbeddingLoss(DebiasedLoss):
 
     def extra_repr(self) -> str:
         """Name and value of each setting, in one line."""
-        names = ("temperature", "tau_plus", "on_floor", "beta", "normalize", "relative_floor", "gather_distributed")
+        names = (
+            "temperature",
+            "tau_plus",
+            "on_floor",
+            "beta",
+            "normalize",
+            "relative_floor",
+            "strength",
+            "attraction",
+        )
         return ", ".join(
-            f"{name}={_format_setting(getattr(self, name))}" for name in (*names, "kernel", "reduction")
+            f"{name}={_format_setting(getattr(self, name))}"
+            for name in (*names, "attraction_above", "gather_distributed", "kernel", "reduction")
         )
 
     def _options(
-        self, temperature: float | Tensor | None = None, tau_plus: float | Tensor | None = None
+        self,
+        temperature: float | Tensor | None = None,
+        tau_plus: float | Tensor | None = None,
+        strength: float | Tensor | None = None,
+        attraction: float | None = None,
+        attraction_above: float | None = None,
     ) -> "Options":
         """The settings as they stand now, checked; those of the call take precedence."""
+        trust = Strength(
+            self.strength if strength is None else strength,
+            self.attraction if attraction is None else attraction,
+            self.attraction_above if attraction_above is None else attraction_above,
+        )
         temperature = self.temperature if temperature is None else temperature
         used = self.tau_plus if tau_plus is None else tau_plus
         value = check_temperature(temperature)
@@ -171,14 +212,22 @@ class EmbeddingLoss(DebiasedLoss):
         level: estimator.Level = "bound" if self.normalize else "relative" if self.relative_floor else "zero"
         floor = estimator.Floor(level, self.on_floor, self.relative_floor)
         bound = 1 / value if self.normalize else math.inf
-        return Options(temperature, used, floor, self.beta, self.normalize, bound, self.kernel, self.reduction)
+        kernel, reduction = self.kernel, self.reduction
+        return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction)
 
-    def _value(self, statistics: Statistics, tau_plus: float | Tensor, options: "Options", share: Share) -> Tensor:
+    def _value(
+        self,
+        statistics: Statistics,
+        tau_plus: float | Tensor,
+        options: "Options",
+        share: Share,
+        pairs: PairsSeen | None = None,
+    ) -> Tensor:
         """The reduced loss; its mean over processes, and DDP's mean gradient, are those of the full batch."""
         if not options.bound < LARGEST_SAFE_BOUND:
             check_logits(statistics)
         is_auto = isinstance(options.tau_plus, AutoTauPlus)
-        losses = self._losses(statistics, tau_plus, options.floor.rule, constant=is_auto)
+        losses = self._losses(statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs)
         _warn_if_dead(self._last_record())
         loss = reduce_losses(losses, options.reduction)
         if share.is_alone or options.reduction == "none":
@@ -197,6 +246,7 @@ class Options:
     normalize: bool
     bound: float
     """No logit is larger than this, in absolute value."""
+    strength: Strength
     kernel: Kernel
     reduction: Reduction
 
@@ -210,11 +260,20 @@ class Options:
         return 1 / (t.reshape(()).to(like) if isinstance(t, Tensor) else t)
 
     def log_mean(
-        self, rows: Tensor, columns: Tensor | None, absent: Absent, *, beta: float | None = None, both: bool = False
+        self,
+        rows: Tensor,
+        columns: Tensor | None,
+        absent: Absent,
+        *,
+        beta: float | None = None,
+        both: bool = False,
+        weights: PairWeights | None = None,
     ) -> tuple[Tensor, float | Tensor]:
         """`kernels.log_mean.log_mean` with these settings; `beta` replaces theirs."""
         beta = self.beta if beta is None else beta
-        return log_mean(rows, columns, absent, beta=beta, bound=self.bound, kernel=self.kernel, both=both)
+        return log_mean(
+            rows, columns, absent, beta=beta, bound=self.bound, kernel=self.kernel, both=both, weights=weights
+        )
 
     def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
         """log of the floor, as statistics have it."""

@@ -9,14 +9,17 @@ from torch import Tensor
 from debiased_contrastive.kernels.gather import Share, check_batch, check_everywhere, gather_rows
 from debiased_contrastive.kernels.log_mean import Kernel, masked_logits
 from debiased_contrastive.kernels.tiled import Absent, Codes
+from debiased_contrastive.kernels.weights import PairWeights
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers
+from debiased_contrastive.losses.pairs import Pairs, PairsSeen
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
-_SHARED = ("batch size", *inputs.layout({}), "use of negatives", "use of labels", "use of ids")
+_SHARED = ("batch size", *inputs.layout({}), "use of negatives", "use of labels", "use of ids", *SHARED)
 
 
 class DebiasedInfoNCELoss(EmbeddingLoss):
@@ -38,6 +41,9 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
         normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
         relative_floor: With raw dot products, the floor as a share of the unlabeled mean; 0 is off.
+        strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
+        attraction: With knowledge: weight of probable samples of the anchor's class in the numerator; 0 is off.
+        attraction_above: Probability of a common class above which a sample joins the numerator.
         gather_distributed: The other processes' keys are unlabeled samples too, see `DebiasedNTXentLoss`.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
         reduction: "mean", "sum", or "none" for one loss an anchor.
@@ -58,6 +64,9 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         beta: float = 0.0,
         normalize: bool = True,
         relative_floor: float = 0.0,
+        strength: float | Tensor = 1.0,
+        attraction: float = 0.0,
+        attraction_above: float = 0.5,
         gather_distributed: bool = False,
         kernel: Kernel = "auto",
         reduction: Reduction = "mean",
@@ -69,6 +78,9 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             beta=beta,
             normalize=normalize,
             relative_floor=relative_floor,
+            strength=strength,
+            attraction=attraction,
+            attraction_above=attraction_above,
             gather_distributed=gather_distributed,
             kernel=kernel,
             reduction=reduction,
@@ -90,10 +102,21 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         negative_labels: Tensor | None = None,
         ids: Tensor | None = None,
         negative_ids: Tensor | None = None,
+        membership: Tensor | None = None,
+        negative_membership: Tensor | None = None,
+        partitions: Tensor | None = None,
+        negative_partitions: Tensor | None = None,
+        weights: Tensor | None = None,
+        strength: float | Tensor | None = None,
+        attraction: float | None = None,
+        attraction_above: float | None = None,
         tau_plus: float | Tensor | None = None,
         temperature: float | Tensor | None = None,
     ) -> Tensor:
         """The loss of queries and keys.
+
+        Knowledge about classes is one of membership, partitions and weights, and means what it means in
+        `DebiasedNTXentLoss`; labels exclude it, and tau_plus plays no part beside it.
 
         Args:
             query: Embeddings (b, d).
@@ -108,6 +131,15 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             ids: Which sample each query is (b,), negative = unknown. Unlabeled samples of the same id are the
                 anchor itself: they do not exist for it, and N is smaller.
             negative_ids: Those of the `negatives`, (k,) or (b, k), with `ids`.
+            membership: Probabilities (b, k) that a pair is of each of k classes; a row of zeros is unknown.
+            negative_membership: Those of the `negatives`, (n, k) or (b, n, k).
+            partitions: Whole numbers (b, B) of B clusterings or groups, -1 = unknown.
+            negative_partitions: Those of the `negatives`, (n, B) or (b, n, B).
+            weights: Probability (b, n) that sample j is a true negative of pair i; without `negatives` the columns
+                are the pairs of the batch, of all processes with gather_distributed.
+            strength: Instead of the module's, a float or (b,).
+            attraction: Instead of the module's.
+            attraction_above: Instead of the module's.
             tau_plus: Instead of the module's, a float or (b,), one for each pair.
             temperature: Instead of the module's.
 
@@ -115,22 +147,31 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             The loss; with reduction="none" (b,), or (2b,) for both directions.
         """
         codes = _Codes(labels, negative_labels, ids, negative_ids)
+        knowledge = {
+            "membership": membership, "partitions": partitions, "weights": weights,
+            "negative_membership": negative_membership, "negative_partitions": negative_partitions,
+        }  # fmt: skip
         embeddings = {"query": query, "key": key, "negatives": negatives, "extra_keys": extra_keys}
         given = {name: z for name, z in embeddings.items() if z is not None}
 
-        def check() -> tuple[dict[str, int], tuple[Options, _Codes]]:
-            return _check_inputs(given, self._options(temperature, tau_plus), codes, self.symmetric)
+        def check() -> tuple[dict[str, int], tuple[Options, _Codes, Known | None]]:
+            options = self._options(temperature, tau_plus, strength, attraction, attraction_above)
+            numbers, checked = _check_inputs(given, options, codes, self.symmetric)
+            excluded = {"labels": labels, "tau_plus": tau_plus}
+            known = check_known(knowledge, query, negatives=negatives, excluded=excluded)
+            options = replace(options, strength=options.strength.for_each(query[:, 0]))
+            return numbers | shared_numbers(known), (options, checked, known)
 
         device = query.device if isinstance(query, Tensor) else torch.device("cpu")
-        share, (options, codes) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
+        share, (options, codes, known) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         if negatives is None:
             check_batch(share)
         with torch.autocast(device.type, enabled=False):
             z = _scale_embeddings(given, options)
-            statistics = _statistics(z, codes, share, options, self.symmetric)
-            is_oracle = labels is not None
-            tau = 0.0 if is_oracle else _tau_plus(z, statistics, codes, share, options, self.symmetric)
-            return self._value(statistics, tau, options, share)
+            statistics, pairs = _statistics(z, codes, known, share, options, self.symmetric)
+            is_corrected = labels is not None or known is not None
+            tau = 0.0 if is_corrected else _tau_plus(z, statistics, codes, share, options, self.symmetric)
+            return self._value(statistics, tau, options, share, pairs)
 
 
 class _Codes(NamedTuple):
@@ -153,7 +194,7 @@ class _Embeddings(NamedTuple):
 
 def _check_inputs(
     given: dict[str, Tensor], options: Options, codes: _Codes, symmetric: bool
-) -> tuple[dict[str, int], tuple[Options, _Codes]]:
+) -> tuple[dict[str, int], _Codes]:
     query, negatives = given["query"], given.get("negatives")
     inputs.check_shape("query", query, ("b", "d"), "one embedding a row")
     inputs.check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
@@ -170,7 +211,7 @@ def _check_inputs(
     options.check_tau_plus(query[:, 0])
     numbers = {"batch size": b, **inputs.layout(given), "use of negatives": negatives is not None}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
-    return numbers, (options, _Codes(*labels, *ids))
+    return numbers, _Codes(*labels, *ids)
 
 
 def _check_negatives(negatives: Tensor, b: int, symmetric: bool) -> None:
@@ -218,10 +259,15 @@ def _scale_embeddings(given: dict[str, Tensor], options: Options) -> _Embeddings
     return _Embeddings(**{**z, "query": z["query"] * options.scale(z["query"])})
 
 
-def _statistics(z: _Embeddings, codes: _Codes, share: Share, options: Options, symmetric: bool) -> Statistics:
+def _statistics(
+    z: _Embeddings, codes: _Codes, known: Known | None, share: Share, options: Options, symmetric: bool
+) -> tuple[Statistics, PairsSeen | None]:
     own_sample, own_class = _masks(z, codes, share)
-    log_mean_unlabeled, present = _log_mean(z, own_class, share, options, symmetric)
-    inputs.check_present(present, "labels and ids")
+    pairs = None if known is None else _pairs(z, known, own_sample, share, options, symmetric)
+    weights = None if pairs is None else pairs[0].weights
+    log_mean_unlabeled, present = _log_mean(z, own_class, share, options, symmetric, weights)
+    if weights is None:
+        inputs.check_present(present, "labels and ids")
     if codes.labels is not None:
         # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
         num_columns = share.total if z.negatives is None else z.negatives.shape[-2]
@@ -229,14 +275,34 @@ def _statistics(z: _Embeddings, codes: _Codes, share: Share, options: Options, s
         if isinstance(present, Tensor):
             present = (present.repeat(2) if symmetric else present).to(z.query.dtype)
     positive, log_mean_positives, num_positives = _positives(z, symmetric)
-    return Statistics(
+    statistics = Statistics(
         positive=positive,
         log_mean_unlabeled=log_mean_unlabeled,
         num_unlabeled=present,
         log_mean_positives=log_mean_positives,
         num_positives=num_positives,
         lower=options.lower(log_mean_unlabeled),
+        attraction=_attraction(z, pairs, options),
     )
+    return statistics, None if pairs is None else pairs[0].seen()
+
+
+def _pairs(
+    z: _Embeddings, known: Known, own_sample: Absent, share: Share, options: Options, symmetric: bool
+) -> list[Pairs]:
+    """Queries with what they are compared with; and with `symmetric` keys with queries."""
+    columns = gather_rows(z.key, share) if z.negatives is None else z.negatives
+    known.check_columns(columns.shape[-2])
+    form = known.form(share, z.query.dtype)
+    both = [(z.query, columns), *([(z.key, gather_rows(z.query, share))] if symmetric else [])]
+    return [Pairs(*two, own_sample, form, options.strength) for two in both]
+
+
+def _attraction(z: _Embeddings, pairs: list[Pairs] | None, options: Options) -> float | Tensor:
+    if pairs is None or not options.strength.attraction:
+        return 0.0
+    positive = (z.query * z.key).sum(-1)
+    return torch.cat([torch.as_tensor(each.attraction(positive, options.kernel)) for each in pairs])
 
 
 def _masks(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]:
@@ -256,16 +322,16 @@ def _masks(z: _Embeddings, codes: _Codes, share: Share) -> tuple[Absent, Absent]
 
 
 def _log_mean(
-    z: _Embeddings, absent: Absent, share: Share, options: Options, symmetric: bool
+    z: _Embeddings, absent: Absent, share: Share, options: Options, symmetric: bool, weights: PairWeights | None
 ) -> tuple[Tensor, float | Tensor]:
     if z.negatives is not None:
-        return options.log_mean(z.query, z.negatives, absent)
+        return options.log_mean(z.query, z.negatives, absent, weights=weights)
     if not symmetric or share.is_alone:
-        return options.log_mean(z.query, gather_rows(z.key, share), absent, both=symmetric)
+        return options.log_mean(z.query, gather_rows(z.key, share), absent, both=symmetric, weights=weights)
     queries, keys = gather_rows(torch.stack([z.query, z.key], 1), share).unbind(1)
     # The same samples are absent in both directions, so the counts are the same too.
-    of_query, count = options.log_mean(z.query, keys, absent)
-    of_key, _ = options.log_mean(z.key, queries, absent)
+    of_query, count = options.log_mean(z.query, keys, absent, weights=weights)
+    of_key, _ = options.log_mean(z.key, queries, absent, weights=weights)
     return torch.cat([of_query, of_key]), count.repeat(2) if isinstance(count, Tensor) else count
 
 

@@ -1,6 +1,7 @@
 """The debiased loss between views of the same input, as SimCLR calls it (Section 5.1)."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,9 +11,11 @@ from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers
+from debiased_contrastive.losses.pairs import Pairs, PairsSeen
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
-_SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "use of positive_labels")
+_SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "use of positive_labels", *SHARED)
 
 
 class DebiasedNTXentLoss(EmbeddingLoss):
@@ -20,7 +23,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
 
     Views 0 and 1 are the 2b anchors, each the other's numerator. Unlabeled are views 0 and 1 of the other
     inputs, N = 2(b - 1) however many views there are. The M positives of the correction are all other
-    views of the anchor's input.
+    views of the anchor's input. Whatever is known about classes takes the place of tau_plus: see the call.
 
     Relations: tau_plus=0 is NT-Xent; beta > 0 tilts the unlabeled mean to hard negatives;
     `DebiasedInfoNCELoss` is for queries and keys of different kinds, queues and memory banks.
@@ -37,6 +40,10 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
         normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
         relative_floor: With raw dot products, the floor as a share of the unlabeled mean; 0 is off.
+        strength: How far the knowledge of a call is trusted: 1 believes it, 0 ignores it, one number or (b,).
+        attraction: With knowledge: weight in the numerator of the samples that probably share the anchor's class,
+            where the other view has weight 1; 0 leaves the numerator as it is.
+        attraction_above: Probability of a common class above which a sample joins the numerator.
         gather_distributed: The other processes' inputs are unlabeled samples too, and the mean over processes of
             the value, and of its gradient, is that of the full batch.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
@@ -55,10 +62,20 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         *more_views: Tensor,
         labels: Tensor | None = None,
         positive_labels: Tensor | None = None,
+        membership: Tensor | None = None,
+        partitions: Tensor | None = None,
+        weights: Tensor | None = None,
+        strength: float | Tensor | None = None,
+        attraction: float | None = None,
+        attraction_above: float | None = None,
         tau_plus: float | Tensor | None = None,
         temperature: float | Tensor | None = None,
     ) -> Tensor:
         """The loss of the views of a batch.
+
+        Of labels, positive_labels, membership, partitions and weights at most one is given. With the last three,
+        q_ij is the probability that inputs i and j share a class. A sample enters the unlabeled mean with weight
+        max(0, 1 - strength q_ij), and tau_plus plays no part: the estimate has no floor.
 
         Args:
             z0: Embeddings of the first views (b, d).
@@ -69,6 +86,15 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             positive_labels: Classes (b,), -1 = unknown. An anchor with a known one takes the other inputs of that
                 class (their views 0 and 1) as the positives of its correction, its own views where there is none;
                 they stay among the unlabeled.
+            membership: Probabilities (b, k) that an input is of each of k classes; a row of zeros is unknown.
+                q_ij = P_i . P_j.
+            partitions: Whole numbers (b, B) of B clusterings or groups, -1 = unknown; q_ij is the share of equal
+                ones.
+            weights: Probability (b, b) that input j is a true negative of i, 1 - q_ij; with gather_distributed
+                the columns are the inputs of all processes.
+            strength: Instead of the module's, a float or (b,).
+            attraction: Instead of the module's.
+            attraction_above: Instead of the module's.
             tau_plus: Instead of the module's, a float or (b,), one for each input.
             temperature: Instead of the module's.
 
@@ -76,27 +102,41 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             The loss; with reduction="none" (2b,), the anchors of view 0 and then of view 1.
         """
         views = {f"view {k}": z for k, z in enumerate((z0, z1, *more_views))}
+        knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
-        def check() -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
-            return _check_inputs(views, self._options(temperature, tau_plus), labels, positive_labels)
+        def check() -> tuple[dict[str, int], tuple[Options, _Told]]:
+            options = self._options(temperature, tau_plus, strength, attraction, attraction_above)
+            return _check_inputs(views, options, labels, positive_labels, knowledge, tau_plus)
 
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
-        share, (options, labels, positive_labels) = check_everywhere(
-            check, _SHARED, device, gather=self.gather_distributed
-        )
+        share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         check_batch(share)
         with torch.autocast(device.type, enabled=False):
             z = _scale_views(views, options)
-            statistics = _statistics(z, share, options, labels, positive_labels)
-            tau = 0.0 if labels is not None else _tau_plus(z, statistics, share, options)
-            loss = self._value(statistics, tau, options, share)
+            statistics, pairs = _statistics(z, share, options, told)
+            is_corrected = told.labels is not None or told.known is not None
+            tau = 0.0 if is_corrected else _tau_plus(z, statistics, share, options)
+            loss = self._value(statistics, tau, options, share, pairs)
             # Inside, the two views of an input are neighbours; outside, view 0 comes first.
             return loss.view(-1, 2).T.flatten() if options.reduction == "none" else loss
 
 
+class _Told(NamedTuple):
+    """What the call says about classes."""
+
+    labels: Tensor | None
+    positive_labels: Tensor | None
+    known: Known | None
+
+
 def _check_inputs(
-    views: dict[str, Tensor], options: Options, labels: Tensor | None, positive_labels: Tensor | None
-) -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
+    views: dict[str, Tensor],
+    options: Options,
+    labels: Tensor | None,
+    positive_labels: Tensor | None,
+    knowledge: dict[str, Tensor | None],
+    tau_plus: float | Tensor | None,
+) -> tuple[dict[str, int], tuple[Options, _Told]]:
     z0 = views["view 0"]
     inputs.check_shape("view 0", z0, ("b", "d"), "one embedding a row")
     for name, z in views.items():
@@ -107,9 +147,13 @@ def _check_inputs(
     labels = inputs.check_codes("labels", labels, (len(z0),), z0, lowest=0)
     positive_labels = inputs.check_codes("positive_labels", positive_labels, (len(z0),), z0)
     options.check_tau_plus(z0[:, 0])
+    excluded = {"labels": labels, "positive_labels": positive_labels, "tau_plus": tau_plus}
+    known = check_known(knowledge, z0, excluded=excluded)
+    options = replace(options, strength=options.strength.for_each(z0[:, 0]))
     numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}
     numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
-    return numbers, (options, labels, positive_labels)
+    numbers |= shared_numbers(known)
+    return numbers, (options, _Told(labels, positive_labels, known))
 
 
 def _scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
@@ -121,9 +165,8 @@ def _scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
     return (options.unit(z) if options.normalize else z) * scale**0.5
 
 
-def _statistics(
-    z: Tensor, share: Share, options: Options, labels: Tensor | None, positive_labels: Tensor | None
-) -> Statistics:
+def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple[Statistics, PairsSeen | None]:
+    labels, positive_labels, known = told
     anchors, columns, others = _unlabeled(z, share)
     # Alone, the columns are the anchors, which is half the work.
     compared = None if share.is_alone else columns
@@ -133,25 +176,36 @@ def _statistics(
 
     # An input has its own label, so leaving out the label leaves out the anchor's own block.
     unlabeled = others if labels is None else Absent(same=(codes(labels),))
-    log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled)
-    inputs.check_present(present, "labels")
+    pairs = None
+    if known is not None:
+        known.check_columns(share.total)
+        form = known.form(share, anchors.dtype, repeats=2)
+        pairs = Pairs(anchors, columns, others, form, options.strength.repeated(2))
+    weights = None if pairs is None else pairs.weights
+    log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled, weights=weights)
+    if weights is None:
+        inputs.check_present(present, "labels")
+        # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count.
+        present = float(len(columns) - 2)
     positive, log_mean_positives, num_positives = _own_views(z)
     if positive_labels is not None:
         of_anchor, of_column = codes(positive_labels)
         of_label, count = options.log_mean(
             anchors, compared, replace(others, differ=((of_anchor, of_column),)), beta=0.0
         )
-        known = (of_anchor >= 0) & torch.as_tensor(count > 0)
-        log_mean_positives = torch.where(known, of_label, log_mean_positives)
-        num_positives = torch.where(known, count, num_positives)
-    return Statistics(
+        has_mates = (of_anchor >= 0) & torch.as_tensor(count > 0)
+        log_mean_positives = torch.where(has_mates, of_label, log_mean_positives)
+        num_positives = torch.where(has_mates, count, num_positives)
+    statistics = Statistics(
         positive=positive,
         log_mean_unlabeled=log_mean_unlabeled,
-        num_unlabeled=float(len(columns) - 2),
+        num_unlabeled=present,
         log_mean_positives=log_mean_positives,
         num_positives=num_positives,
         lower=options.lower(log_mean_unlabeled),
+        attraction=0.0 if pairs is None else pairs.attraction(positive, options.kernel),
     )
+    return statistics, None if pairs is None else pairs.seen()
 
 
 def _unlabeled(z: Tensor, share: Share) -> tuple[Tensor, Tensor, Absent]:

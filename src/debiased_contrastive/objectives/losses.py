@@ -15,12 +15,12 @@ from debiased_contrastive.objectives.statistics import Statistics, from_logits
 def debiased(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
     """The debiased contrastive loss of each anchor (Eq. 8), shape (a,).
 
-    -log e^{s+} / (e^{s+} + N g) = softplus(log N + log g - s+)
+    -log e^{s+} / (e^{s+} + N g) = softplus(log N + log g - s+),  plus the statistics' attraction
 
     Relations: tau_plus = 0 is the biased loss (Eq. 1); with statistics whose producer left out the
     samples of the anchor's own class that is the unbiased loss (Eq. 2, Q = N).
     """
-    return -F.logsigmoid(-decoupled(statistics, tau_plus, on_floor))
+    return _attract(-F.logsigmoid(-_margin(statistics, tau_plus, on_floor)), statistics)
 
 
 def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
@@ -28,9 +28,17 @@ def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloo
 
     Relations: `debiased` is its softplus, so the two agree where the loss is large.
     """
+    return _attract(_margin(statistics, tau_plus, on_floor), statistics)
+
+
+def _margin(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor) -> Tensor:
     log_g = log_negative_mean(statistics, tau_plus, on_floor)
     n = statistics.num_unlabeled
     return (n.log() if isinstance(n, Tensor) else math.log(n)) + log_g - statistics.positive
+
+
+def _attract(losses: Tensor, statistics: Statistics) -> Tensor:
+    return losses + statistics.attraction if isinstance(statistics.attraction, Tensor) else losses
 
 
 def reduce_losses(losses: Tensor, reduction: Reduction) -> Tensor:
@@ -49,6 +57,7 @@ def contrastive_loss(
     lower: float | Tensor = -math.inf,
     on_floor: OnFloor = "clamp",
     beta: float = 0.0,
+    weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """The debiased contrastive loss (Eq. 8) of logits, in log space and at least float32.
@@ -70,6 +79,8 @@ def contrastive_loss(
         on_floor: What an anchor does below the floor: "clamp" takes the floor itself, "biased" the biased loss,
             "smooth" rounds the corner off, "cap_tau" lowers the anchor's tau_plus before it gets there.
         beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
+        weights: Probability that each unlabeled sample is a true negative (a, n), from whatever is known about
+            classes; the mean over u is weighted with it. It takes the place of the correction: tau_plus must be 0.
         reduction: "mean", "sum", or "none" for one loss an anchor (a,).
 
     Returns:
@@ -80,7 +91,7 @@ def contrastive_loss(
     tensor(0.3369)
     """
     check_choice("reduction", reduction, Reduction)
-    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
+    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta, weights)
     return reduce_losses(debiased(statistics, tau_plus, on_floor), reduction)
 
 
@@ -93,6 +104,7 @@ def decoupled_loss(
     lower: float | Tensor = -math.inf,
     on_floor: OnFloor = "clamp",
     beta: float = 0.0,
+    weights: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> Tensor:
     """The decoupled contrastive loss log N g - s+ of logits.
@@ -108,6 +120,7 @@ def decoupled_loss(
         lower: log of the floor.
         on_floor: What an anchor does below the floor.
         beta: Tilt towards hard negatives.
+        weights: Probability that each unlabeled sample is a true negative (a, n).
         reduction: "mean", "sum" or "none".
 
     Returns:
@@ -117,7 +130,7 @@ def decoupled_loss(
     tensor(-0.6867)
     """
     check_choice("reduction", reduction, Reduction)
-    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta)
+    statistics, tau_plus = _check_inputs(positive, unlabeled, positives, tau_plus, lower, on_floor, beta, weights)
     if bool(torch.any(torch.as_tensor(statistics.num_unlabeled) == 0)):
         raise ValueError(
             "decoupled_loss needs at least one unlabeled sample for every anchor; got an anchor whose "
@@ -182,6 +195,7 @@ def _check_inputs(
     lower: float | Tensor,
     on_floor: OnFloor,
     beta: float,
+    weights: Tensor | None,
 ) -> tuple[Statistics, float | Tensor]:
     check_choice("on_floor", on_floor, OnFloor)
     check_beta(beta)
@@ -194,15 +208,40 @@ def _check_inputs(
             f"lower must be one number or have shape (a,) = {tuple(positive.shape)}; got {tuple(lower.shape)}"
         )
     dtype = working_dtype(*logits.values())
+    if weights is not None:
+        check_weights(weights, tuple(unlabeled.shape), unlabeled.device)
+        weights = weights.detach().to(dtype)
     statistics = from_logits(
         positive.to(dtype),
         unlabeled.to(dtype),
         None if positives is None else positives.to(dtype),
         lower=lower,
         beta=beta,
+        weights=weights,
     )
     _check_values(statistics)
-    return statistics, per_anchor_tau_plus(tau_plus, statistics.positive)
+    tau_plus = per_anchor_tau_plus(tau_plus, statistics.positive)
+    if weights is not None and bool(torch.as_tensor(tau_plus > 0).any()):
+        raise ValueError(
+            "weights and tau_plus correct the same bias; got weights and a tau_plus above 0: leave tau_plus at 0"
+        )
+    return statistics, tau_plus
+
+
+def check_weights(weights: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    """Raise unless the weights are probabilities of that shape on that device."""
+    check_tensor("weights", weights)
+    if not weights.is_floating_point() or tuple(weights.shape) != shape or weights.device != device:
+        raise ValueError(
+            f"weights must be floating-point with shape {shape} on {device}, one for each pair of an anchor and an "
+            f"unlabeled sample; got {weights.dtype} {tuple(weights.shape)} on {weights.device}"
+        )
+    inside = (weights >= 0) & (weights <= 1)
+    if not bool(inside.all()):
+        raise ValueError(
+            f"weights must lie in [0, 1], the probability that a sample is a true negative; got "
+            f"{int((~inside).sum())} of {weights.numel()} outside: 1 minus the probability of a common class"
+        )
 
 
 def _check_logits(logits: dict[str, Tensor]) -> None:

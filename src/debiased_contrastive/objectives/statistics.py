@@ -27,6 +27,8 @@ class Statistics:
     """M, one number or (a,); no objective needs it, a reader of diagnostics does."""
     lower: Tensor
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
+    attraction: float | Tensor = 0.0
+    """(a,) s+ minus the mean logit of all that the numerator holds, added to the loss; 0 where that is x+ alone."""
 
     def detach(self) -> "Statistics":
         """The same numbers without their graph, to be looked at later."""
@@ -38,27 +40,45 @@ class Statistics:
         return replace(self, **rows)
 
 
-def log_mean_exp(logits: Tensor, beta: float = 0.0) -> tuple[Tensor, Tensor]:
-    """log of the (tilted) mean exponential over the present entries of a row, and how many there are.
+def log_mean_exp(logits: Tensor, beta: float = 0.0, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """log of the (weighted, tilted) mean exponential over the present entries of a row, and how many there are.
 
-    log [ sum_i e^{(1 + beta) l_i} / sum_i e^{beta l_i} ],  l = logits (a, n), -inf marks an absent entry
+    log [ sum_i w_i e^{(1 + beta) l_i} / sum_i w_i e^{beta l_i} ],  l = logits (a, n), -inf marks an absent entry
 
     Relations: beta = 0 is the plain mean; beta > 0 weights each sample by e^{beta l}, which is the
-    hard-negative tilt of Robinson et al. (2021). An empty row returns a finite number and count 0.
+    hard-negative tilt of Robinson et al. (2021); w is 1 unless weights (a, n) are given. An empty row, and one
+    whose every weight is 0, returns a finite number and count 0.
     """
-    count = (logits != -math.inf).sum(-1)
-    # An empty row would give log 0 - log 0; its weight N = 0 removes whatever stands here instead.
-    logits = torch.where((count == 0).unsqueeze(-1), 0.0, logits)
-    count = count.to(logits.dtype)
-    log_weight = torch.logsumexp(beta * logits, -1) if beta else count.clamp(min=1).log()
-    return torch.logsumexp((1 + beta) * logits, -1) - log_weight, count
+    present = logits != -math.inf
+    count = present.sum(-1)
+    if weights is None:
+        # An empty row would give log 0 - log 0; its weight N = 0 removes whatever stands here instead.
+        logits = torch.where((count == 0).unsqueeze(-1), 0.0, logits)
+        count = count.to(logits.dtype)
+        log_weight = torch.logsumexp(beta * logits, -1) if beta else count.clamp(min=1).log()
+        return torch.logsumexp((1 + beta) * logits, -1) - log_weight, count
+    total = torch.where(present, weights, 0.0).sum(-1)
+    is_empty = total == 0
+    logits, log_w = (torch.where(is_empty.unsqueeze(-1), 0.0, each) for each in (logits, weights.log()))
+    log_weight = torch.logsumexp(beta * logits + log_w, -1) if beta else torch.where(is_empty, 1.0, total).log()
+    mean = torch.logsumexp((1 + beta) * logits + log_w, -1) - log_weight
+    return mean, torch.where(is_empty, 0, count).to(logits.dtype)
 
 
 def from_logits(
-    positive: Tensor, unlabeled: Tensor, positives: Tensor | None, *, lower: float | Tensor, beta: float
+    positive: Tensor,
+    unlabeled: Tensor,
+    positives: Tensor | None,
+    *,
+    lower: float | Tensor,
+    beta: float,
+    weights: Tensor | None = None,
 ) -> Statistics:
-    """Statistics of dense logits: positive (a,), unlabeled (a, n), positives (a, m) or None for v = x+."""
-    log_mean_unlabeled, num_unlabeled = log_mean_exp(unlabeled, beta)
+    """Statistics of dense logits: positive (a,), unlabeled (a, n), positives (a, m) or None for v = x+.
+
+    weights: how surely each unlabeled sample is a true negative (a, n); None is 1.
+    """
+    log_mean_unlabeled, num_unlabeled = log_mean_exp(unlabeled, beta, weights)
     if positives is None:
         log_mean_positives, num_positives = positive, torch.ones_like(positive)
     else:

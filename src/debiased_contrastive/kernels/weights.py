@@ -1,0 +1,104 @@
+"""Weights of pairs: how surely a column is a true negative of a row, from what is known about their classes."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Membership:
+    """q_ij = P_i . P_j: the probability that two samples share a class, from those of the classes of each."""
+
+    of_rows: Tensor
+    """(a, k)."""
+    of_columns: Tensor
+    """(n, k), or (a, n, k) where each row has columns of its own."""
+
+    def same_class(self, rows: slice, columns: slice) -> Tensor:
+        """q of a tile."""
+        return _products(self.of_rows[rows], _columns_of_tile(self.of_columns, rows, columns))
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """q_ij = share of the codes that are equal: clusterings, groups, ids."""
+
+    of_rows: Tensor
+    """(a, B) whole numbers, -1 for unknown."""
+    of_columns: Tensor
+    """(n, B), or (a, n, B) where each row has columns of its own; -2 for unknown, which is equal to nothing."""
+    dtype: torch.dtype
+    """Of the result."""
+
+    @classmethod
+    def of(cls, rows: Tensor, columns: Tensor, dtype: torch.dtype) -> "Partitions":
+        """From codes in which every negative number is unknown."""
+        # Numbered from 0 they fit into fewer bytes, and comparing them is bound by memory.
+        found, numbers = torch.cat([rows.flatten(), columns.flatten()]).unique(return_inverse=True)
+        numbers = numbers.to(torch.int16 if len(found) < 2**15 else torch.int32)
+        of_rows = numbers[: rows.numel()].view_as(rows).masked_fill(rows < 0, -1)
+        return cls(of_rows, numbers[rows.numel() :].view_as(columns).masked_fill(columns < 0, -2), dtype)
+
+    def same_class(self, rows: slice, columns: slice) -> Tensor:
+        """q of a tile."""
+        of_rows, of_columns = self.of_rows[rows].unsqueeze(1), _columns_of_tile(self.of_columns, rows, columns)
+        # Comparing into the type of the codes is ten times as fast as into booleans.
+        equal = of_rows.new_empty(of_rows.shape[0], of_columns.shape[-2])
+        count = torch.zeros_like(equal)
+        for own, of_column in zip(of_rows.unbind(-1), of_columns.unbind(-1), strict=True):
+            count += torch.eq(own, of_column, out=equal)
+        return count.to(self.dtype).div_(of_rows.shape[-1])
+
+
+@dataclass(frozen=True)
+class GivenWeights:
+    """q_ij = 1 - w_ij, with weights that somebody else made."""
+
+    weights: Tensor
+    """(a / repeats, n / repeats)."""
+    repeats: int = 1
+    """Number of consecutive rows, and of columns, that share a weight, as views of one input do."""
+
+    def same_class(self, rows: slice, columns: slice) -> Tensor:
+        """q of a tile, which begins and ends with all the rows and columns of an input."""
+        r = self.repeats
+        q = 1 - self.weights[rows.start // r : rows.stop // r, columns.start // r : columns.stop // r]
+        return q if r == 1 else q.repeat_interleave(r, 0).repeat_interleave(r, 1)
+
+
+Form: TypeAlias = Membership | Partitions | GivenWeights
+
+
+@dataclass(frozen=True)
+class PairWeights:
+    """w_ij = max(0, 1 - strength_i q_ij), constants for gradients.
+
+    Relations: q_ij = [same class] with strength 1 leaves out the samples of the row's class, as labels do; strength
+    0, or a q that is the same for all columns, is the plain mean.
+    """
+
+    form: Form
+    strength: float | Tensor = 1.0
+    """One number, or one for each row (a,)."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether w_ij = w_ji, so that a tile serves its columns as rows too."""
+        return not isinstance(self.form, GivenWeights) and not isinstance(self.strength, Tensor)
+
+    def tile(self, rows: slice, columns: slice) -> Tensor:
+        """The weights of a tile, in memory of their own."""
+        strength = self.strength[rows].unsqueeze(1) if isinstance(self.strength, Tensor) else self.strength
+        return self.form.same_class(rows, columns).mul_(-strength).add_(1.0).clamp_(min=0.0)
+
+
+def _columns_of_tile(of_columns: Tensor, rows: slice, columns: slice) -> Tensor:
+    return of_columns[columns] if of_columns.dim() == 2 else of_columns[rows, columns]
+
+
+def _products(rows: Tensor, columns: Tensor) -> Tensor:
+    if columns.dim() == 2:
+        return rows @ columns.T
+    return (columns @ rows.unsqueeze(2)).squeeze(2)
