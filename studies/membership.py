@@ -9,13 +9,14 @@ The environment variable DEBIASED_DATA names the folder of the images, of both s
 
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
+from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.runner import (
@@ -27,54 +28,125 @@ from debiased_contrastive.reproduce.runner import (
     settings_without_places,
 )
 from debiased_contrastive.runs import Run
-from studies.membership_controls import train_with_classifier
+from studies.membership_controls import train_regression, train_with_classifier
 from studies.membership_length import PROBES, Setting, probe, read_course
+from studies.membership_sources import make_patches, worth_before, write_groups
 
-BASES = {"fashion": Setting("fashion", 16, 128, 0.2, 30), "cifar10": Setting("cifar10", 16, 128, 0.2, 60)}
+BASES = {"fashion": Setting("fashion", 16, 128, 0.2, 60), "cifar10": Setting("cifar10", 16, 128, 0.2, 60)}
 """Where biased training is done."""
 TITLES = {"fashion": "Fashion-MNIST, 5,000 images", "cifar10": "CIFAR10, five classes, 5,000 images"}
-LABELS = {
-    "biased": "biased",
-    "unbiased": "unbiased: all labels",
-    "cross-entropy-0.1": "control: biased and cross-entropy, 10 % of the labels",
-    "cross-entropy-0.02": "control: biased and cross-entropy, 2 % of the labels",
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known in one row, and by which way it enters the training."""
+
+    label: str
+    """What it is, for the table."""
+    kind: Literal["biased", "unbiased", "debiased"] = "debiased"
+    known: dict[str, Any] = field(default_factory=dict)
+    """Settings of its membership."""
+    groups: float | str = ""
+    """Groups that a file is written with: the share of right labels, or how else they are made."""
+    cross_entropy: float = 0.0
+    """Share of the labels that a classifier beside the loss reads."""
+    regression: bool = False
+    epochs: int = 1
+    """Length, as a multiple of the usual one."""
+    twin: str = ""
+    """The row that has all but the knowledge."""
+
+
+_CLASSIFIER: dict[str, Any] = {"source": "classifier"}
+_WALK: dict[str, Any] = {"source": "guide", "form": "walk", "strength": 4.0}
+_MANY: dict[str, Any] = {"attraction": 0.05}
+"""Attraction where many samples of a batch attract: a classifier or groups know of a fifth or a tenth of them."""
+_FEW: dict[str, Any] = {"attraction": 1.0, "attraction_above": 0.2}
+"""Attraction where few do: those that a short walk reaches."""
+ROWS = {
+    "biased": Row("biased", "biased"),
+    "unbiased": Row("unbiased: all labels", "unbiased"),
+    "classifier-10": Row("10 % of the labels", known=_CLASSIFIER),
+    "classifier-10-attraction": Row(
+        "10 % of the labels, attraction", known=_CLASSIFIER | _MANY, twin="random-groups"
+    ),
+    "random-groups": Row(
+        "control: random groups, attraction", known={"source": "groups", "warm_up": 10} | _MANY, groups="random"
+    ),
+    "guide-walk-attraction": Row("guide, walk, attraction", known=_WALK | _FEW, twin="random-graph"),
+    "random-graph": Row("control: random graph, attraction", known=_WALK | _FEW | {"form": "random"}),
+    "guide-walk": Row("guide, walk", known=_WALK),
+    "guide-consensus": Row("guide, consensus", known={"source": "guide", "strength": 2.0}),
+    "classifier-2": Row("2 % of the labels", known=_CLASSIFIER | {"known": 0.02}),
+    "classifier-2-attraction": Row(
+        "2 % of the labels, attraction", known=_CLASSIFIER | {"known": 0.02} | _MANY, twin="random-groups"
+    ),
+    "groups-85": Row("groups, 85 % right", known={"source": "groups"}, groups=0.85),
+    "groups-70": Row("groups, 70 % right", known={"source": "groups"}, groups=0.7),
+    "own": Row("own features, consensus", known={"source": "own"}),
+    "cross-entropy-10": Row("control: biased and cross-entropy, 10 % of the labels", "biased", cross_entropy=0.1),
+    "cross-entropy-2": Row("control: biased and cross-entropy, 2 % of the labels", "biased", cross_entropy=0.02),
+    "regression": Row("control: regression on the guide alone", "biased", regression=True),
+    "guide-clusters": Row("guide, one hard clustering", known={"source": "groups"}, groups="clusters"),
+    "biased-twice": Row("control: biased, twice as long", "biased", epochs=2),
+    "labels-100": Row("check: all labels as membership", known={"source": "labels", "known": 1.0}),
 }
-"""Names of the rows and what they are, in the order of the table."""
+"""In the order in which they are run: those that carry claims, and their controls, first."""
 
 
 def make_jobs(flags: Namespace) -> Iterator[Job]:
-    """All rows of both data sets for one seed, then for the next: those that carry claims first."""
-    for seed, row, data in product(range(flags.seeds), LABELS, BASES):
+    """All rows of both data sets for one seed, then for the next."""
+    for seed, row, data in product(range(flags.seeds), ROWS, flags.data):
         settings = replace(BASES[data].settings(), seed=seed)
-        yield make_job(data, row, settings, flags.runs)
+        yield make_job(f"{data}/{row}-seed{seed}", ROWS[row], settings, flags.runs)
 
 
-def make_job(data: str, row: str, settings: SimCLRSettings, runs: Path) -> Job:
+def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
     """The job of one row."""
-    name = f"{data}/{row}-seed{settings.seed}"
-    kind, _, number = row.rpartition("-")
-    if kind == "cross-entropy":
-        return Job(name, partial(measure_classifier, settings, float(number), runs / name))
-    objective = replace(settings.objective, kind=row)  # type: ignore[arg-type]
-    return Job(name, measure, replace(settings, objective=objective), "images")
+    training = replace(settings.training, epochs=row.epochs * settings.training.epochs)
+    settings = replace(settings, objective=replace(settings.objective, kind=row.kind), training=training)
+    if row.cross_entropy or row.regression:
+        return Job(name, partial(measure_control, settings, row, runs / name))
+    if row.groups:
+        return Job(name, partial(measure_groups, name, row, settings, runs))
+    return Job(name, measure, _with_knowledge(settings, row), "images")
+
+
+def _with_knowledge(settings: SimCLRSettings, row: Row, file: Path | None = None) -> SimCLRSettings:
+    if not row.known:
+        return settings
+    told = {"num_classes": len(settings.data.classes) or 10, "file": file, **row.known}
+    return replace(settings, membership=ImageMembership(**told))
+
+
+def measure_groups(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
+    """Write the groups, train with them and measure; what the file holds is a function of the seed."""
+    file = write_groups(runs / f"{name}.npy", settings, row.groups)
+    content: dict[str, Any] = Job(name, measure, _with_knowledge(settings, row, file), "images").make(runs)
+    content["settings"]["membership"]["file"] = None
+    return {"groups": row.groups, **content}
 
 
 def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
-    """The three probes at the end, and the accuracy of neighbours on the way."""
-    del images
-    return {"measures": probe(settings, run), "knn": read_course(run)}
+    """The three probes, neighbours on the way, and what the knowledge was worth before and on the way."""
+    found: dict[str, Any] = {"measures": probe(settings, run), "knn": read_course(run)}
+    if settings.membership.source == "none":
+        return found
+    lines = [line for line in run.metrics() if "force_share" in line]
+    worth = [{key: line[key] for key in ("step", "force_share", "membership_accuracy")} for line in lines]
+    before = worth_before(settings, images, run.folder.with_name(f"biased-seed{settings.seed}"))
+    return {**found, "worth": worth, "worth_before": before}
 
 
-def measure_classifier(settings: SimCLRSettings, share: float, folder: Path) -> dict[str, Any]:
-    """The probes of the control with cross-entropy on a share of the labels."""
-    return measure_control(settings, train_with_classifier(settings, share, folder), {"cross_entropy_on": share})
-
-
-def measure_control(settings: SimCLRSettings, run: Run, told: dict[str, Any]) -> dict[str, Any]:
-    """A result of a control, with what it was told beyond its settings."""
+def measure_control(settings: SimCLRSettings, row: Row, folder: Path) -> dict[str, Any]:
+    """The probes of a control that the package does not train itself."""
+    if row.regression:
+        run = train_regression(settings, make_patches(settings), folder)
+    else:
+        run = train_with_classifier(settings, row.cross_entropy, folder)
     return {
         "settings": settings_without_places(settings),
-        "control": told,
+        "control": {"cross_entropy": row.cross_entropy, "regression": row.regression},
         "measures": probe(settings, run),
         **{key: run.environment[key] for key in ("revision", "modified", "versions")},
     }
@@ -86,21 +158,25 @@ def markdown(folder: Path) -> str:
 
 
 def _table(folder: Path) -> str:
-    """Accuracies in percent, what they gain on biased seed by seed, and the share of the gap closed."""
+    """Accuracies in percent, gains on biased and on the twin seed by seed, and the share of the gap closed."""
     results = read_results(folder, "biased", "unbiased")
     found = {name: [read_percent(runs, key) for key in PROBES.values()] for name, runs in results.items()}
     lines = []
-    for name in (name for name in LABELS if name in found):
+    for name in (name for name in ROWS if name in found):
         compared = list(zip(found["biased"], found[name], found["unbiased"], strict=True))
+        twin = found.get(ROWS[name].twin, [{}] * len(PROBES))
         lines.append([
-            LABELS[name],
+            ROWS[name].label,
             *(mean_cell(list(accuracies.values())) for accuracies in found[name]),
             *(mean_cell(paired_differences(own, biased), "+") for biased, own, _ in compared),
-            ", ".join(_share(*three) for three in compared),
+            " / ".join(_share(*three) for three in compared),
+            " / ".join(mean_cell(paired_differences(*two), "+") for two in zip(found[name], twin, strict=True))
+            if ROWS[name].twin
+            else "",
             str(len(results[name])),
         ])  # fmt: skip
     gains = [f"{name} - biased" for name in PROBES]
-    return markdown_table(["what is known", *PROBES, *gains, "gap closed", "seeds"], lines)
+    return markdown_table(["what is known", *PROBES, *gains, "gap closed", "above its control", "seeds"], lines)
 
 
 def _share(biased: dict[int, float], own: dict[int, float], unbiased: dict[int, float]) -> str:
@@ -111,7 +187,8 @@ def _share(biased: dict[int, float], own: dict[int, float], unbiased: dict[int, 
     return f"{100 * gap_closed(*(fmean(part[seed] for seed in seeds) for part in (biased, own, unbiased))):.0f} %"
 
 
-STUDY = Study(make_jobs, (markdown,), seeds=5)
+_DATA = {"nargs": "+", "choices": list(BASES), "default": list(BASES), "help": "The data sets; both by default."}
+STUDY = Study(make_jobs, (markdown,), flags={"data": _DATA}, seeds=5)
 
 if __name__ == "__main__":
     main("studies.membership")

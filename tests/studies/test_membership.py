@@ -12,8 +12,10 @@ from torch.nn import functional as F
 from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
-from studies.membership import BASES, LABELS, make_job, make_jobs, markdown
+from debiased_contrastive.images.sources import read_training_images
+from studies.membership import BASES, ROWS, make_job, make_jobs, markdown
 from studies.membership_controls import Regression, WithClassifier, train_regression
+from studies.membership_sources import draw_groups, worth_before
 
 
 def tiny() -> SimCLRSettings:
@@ -33,17 +35,59 @@ def tiny_method() -> SimCLR:
 
 
 def test_all_rows_of_a_seed_come_first(tmp_path: Path) -> None:
-    names = [job.name for job in make_jobs(Namespace(seeds=2, runs=tmp_path))]
-    assert len(set(names)) == len(names) == 2 * 2 * len(LABELS)
+    names = [job.name for job in make_jobs(Namespace(seeds=2, runs=tmp_path, data=list(BASES)))]
+    assert len(set(names)) == len(names) == 2 * 2 * len(ROWS)
     assert names[:2] == ["fashion/biased-seed0", "cifar10/biased-seed0"]
     assert all(name.endswith("-seed0") for name in names[: len(names) // 2])
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("row", LABELS)
+def test_a_twin_is_a_row_with_the_same_attraction() -> None:
+    twins = {name: row.twin for name, row in ROWS.items() if row.twin}
+    attracts = {name for name, row in ROWS.items() if row.known.get("attraction")}
+    assert attracts == twins.keys() | set(twins.values())
+    for name, twin in twins.items():
+        for key in ("attraction", "attraction_above", "strength"):
+            assert ROWS[name].known.get(key) == ROWS[twin].known.get(key)
+
+
+@pytest.mark.parametrize(
+    "row", ["biased", "classifier-10-attraction", "groups-85", "cross-entropy-10", "regression"]
+)
 def test_a_row_is_trained_and_measured(row: str, tmp_path: Path) -> None:
-    found = make_job("fashion", row, tiny(), tmp_path).make(tmp_path)
+    settings = tiny()
+    make_job("biased-seed0", ROWS["biased"], settings, tmp_path).make(tmp_path)
+    if row == "classifier-10-attraction":
+        settings = replace(settings, training=replace(settings.training, epochs=12))
+    found = make_job(f"{row}-seed0", ROWS[row], settings, tmp_path).make(tmp_path)
     assert found["settings"]["encoder"]["width"] == 4
     assert all(0.4 < found["measures"][name] <= 1 for name in ("linear_top1", "knn", "mean_classifier"))
+    assert str(tmp_path) not in json.dumps(found)
+    if ROWS[row].known:
+        assert found["worth"][-1]["force_share"] <= 1
+        assert found["worth_before"]["membership_accuracy"] > 0.5
+
+
+def test_groups_are_right_as_often_as_they_should() -> None:
+    settings = replace(tiny(), data=Data("fashion"))
+    labels = read_training_images(settings.data).labels
+    assert labels is not None
+    groups = draw_groups(settings, 0.7)
+    assert float((groups == labels).float().mean()) == pytest.approx(0.7, abs=0.04)
+    assert torch.equal(groups, draw_groups(settings, 0.7))
+    random = draw_groups(settings, "random")
+    assert random.bincount().tolist() == [200] * 10
+    assert float((random == labels).float().mean()) == pytest.approx(0.1, abs=0.03)
+    clusters = draw_groups(settings, "clusters")
+    assert len(clusters.unique()) == 10
+    # Of the pairs in a cluster, far more than a tenth share a class.
+    pairs = clusters.unsqueeze(1) == clusters
+    assert float((labels.unsqueeze(1) == labels)[pairs].float().mean()) > 0.3
+
+
+def test_without_a_biased_run_nothing_is_known_beforehand(tmp_path: Path) -> None:
+    settings = tiny()
+    assert worth_before(settings, read_training_images(settings.data), tmp_path) == {}
 
 
 @torch.no_grad()
@@ -73,12 +117,19 @@ def test_regression_compares_both_views_with_the_image(tmp_path: Path) -> None:
 
 def test_gains_and_shares_by_hand(tmp_path: Path) -> None:
     (tmp_path / "fashion").mkdir()
-    rows = {"biased": (0.70, 0.72), "unbiased": (0.74, 0.76), "cross-entropy-0.1": (0.71, 0.74)}
+    rows = {
+        "biased": (0.70, 0.72),
+        "unbiased": (0.74, 0.76),
+        "random-graph": (0.70, 0.73),
+        "guide-walk-attraction": (0.71, 0.74),
+    }
     for row, accuracies in rows.items():
         for seed, linear in enumerate(accuracies):
             measures = {"linear_top1": linear, "knn": 0.6 + 0.1 * (row == "unbiased"), "mean_classifier": 0.5}
             (tmp_path / "fashion" / f"{row}-seed{seed}.json").write_text(json.dumps({"measures": measures}))
     lines = markdown(tmp_path).splitlines()
     assert lines[0] == "Fashion-MNIST, 5,000 images"
+    line = next(line for line in lines if line.startswith("| guide, walk, attraction"))
     # Gains of 1 and 2 points: 1.5 ± 12.706 / 2; 1.5 of 4 points of the gap. The mean classifier has no gap.
-    assert lines[-1].endswith("| +1.5 ± 6.4 | +0.0 ± 0.0 | +0.0 ± 0.0 | 38 %, 0 %, nan % | 2 |")
+    gains = "| +1.5 ± 6.4 | +0.0 ± 0.0 | +0.0 ± 0.0 | 38 % / 0 % / nan % "
+    assert line.endswith(f"{gains}| +1.0 ± 0.0 / +0.0 ± 0.0 / +0.0 ± 0.0 | 2 |")
