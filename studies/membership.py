@@ -32,7 +32,7 @@ from studies.membership_controls import train_regression, train_with_classifier
 from studies.membership_length import PROBES, Setting, probe, read_course
 from studies.membership_sources import make_patches, worth_before, write_groups
 
-BASES = {"fashion": Setting("fashion", 16, 128, 0.2, 60), "cifar10": Setting("cifar10", 16, 128, 0.2, 60)}
+BASES = {"fashion": Setting("fashion", 16, 128, 0.2, 60), "cifar10": Setting("cifar10", 16, 128, 0.2, 120)}
 """Where biased training is done."""
 TITLES = {"fashion": "Fashion-MNIST, 5,000 images", "cifar10": "CIFAR10, five classes, 5,000 images"}
 
@@ -103,7 +103,9 @@ def make_jobs(flags: Namespace) -> Iterator[Job]:
 
 def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
     """The job of one row."""
-    training = replace(settings.training, epochs=row.epochs * settings.training.epochs)
+    # Three measurements on the way: more of them would take as long as a part of the training.
+    epochs = row.epochs * settings.training.epochs
+    training = replace(settings.training, epochs=epochs, knn_every=max(1, epochs // 3))
     settings = replace(settings, objective=replace(settings.objective, kind=row.kind), training=training)
     if row.cross_entropy or row.regression:
         return Job(name, partial(measure_control, settings, row, runs / name))
@@ -115,7 +117,8 @@ def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
 def _with_knowledge(settings: SimCLRSettings, row: Row, file: Path | None = None) -> SimCLRSettings:
     if not row.known:
         return settings
-    told = {"num_classes": len(settings.data.classes) or 10, "file": file, **row.known}
+    refresh = 10 if row.known["source"] in ("classifier", "own") else 20
+    told = {"num_classes": len(settings.data.classes) or 10, "refresh": refresh, "file": file, **row.known}
     return replace(settings, membership=ImageMembership(**told))
 
 
