@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
@@ -183,15 +185,55 @@ def _table(folder: Path) -> str:
 
 
 def _share(biased: dict[int, float], own: dict[int, float], unbiased: dict[int, float]) -> str:
-    """The share of the gap that is closed, over the seeds that all three have."""
+    share = _closed(biased, own, unbiased)
+    return "-" if share is None else f"{100 * share:.0f} %"
+
+
+def _closed(biased: dict[int, float], own: dict[int, float], unbiased: dict[int, float]) -> float | None:
+    """The share of the gap that is closed, over the seeds that all three have; None where there are none."""
     seeds = biased.keys() & own.keys() & unbiased.keys()
-    if not seeds:
-        return "-"
-    return f"{100 * gap_closed(*(fmean(part[seed] for seed in seeds) for part in (biased, own, unbiased))):.0f} %"
+    return gap_closed(*(fmean(part[seed] for seed in seeds) for part in (biased, own, unbiased))) if seeds else None
+
+
+def force_markdown(folder: Path) -> str:
+    """For each data set: force share of the sources before any training with them, and what training closed."""
+    parts = (f"{TITLES[data]}\n\n{_force_table(folder / data)}" for data in BASES if (folder / data).is_dir())
+    return "\n".join(parts)
+
+
+def _force_table(folder: Path) -> str:
+    results = read_results(folder, "biased", "unbiased")
+    # The force share is that of the weights, so rows with attraction have no place here.
+    names = [
+        name for name in ROWS if name in results and ROWS[name].known and not ROWS[name].known.get("attraction")
+    ]
+    lines, points = [], []
+    for name in names:
+        runs = results[name].values()
+        before = [run["worth_before"]["force_share"] for run in runs]
+        after = [run["worth"][-1]["force_share"] for run in runs]
+        closed = [
+            _closed(*(read_percent(results[row], key) for row in ("biased", name, "unbiased")))
+            for key in PROBES.values()
+        ]
+        points.append([fmean(before), *closed])
+        shown = ["-" if share is None else f"{100 * share:.0f} %" for share in closed]
+        lines.append([ROWS[name].label, f"{fmean(before):.2f}", f"{fmean(after):.2f}", *shown, str(len(before))])
+    head = ["source", "force share before", "at the end", *(f"gap closed, {name}" for name in PROBES), "seeds"]
+    columns = np.array([point for point in points if None not in point], float).T
+    if columns.size == 0 or columns.shape[1] < 3:
+        return markdown_table(head, lines)
+    found = ", ".join(
+        f"{np.corrcoef(columns[0], one)[0, 1]:.2f} {name}" for name, one in zip(PROBES, columns[1:], strict=True)
+    )
+    return (
+        markdown_table(head, lines)
+        + f"\nCorrelation of force share and gap closed over {columns.shape[1]} sources: {found}.\n"
+    )
 
 
 _DATA = {"nargs": "+", "choices": list(BASES), "default": list(BASES), "help": "The data sets; both by default."}
-STUDY = Study(make_jobs, (markdown,), flags={"data": _DATA}, seeds=5)
+STUDY = Study(make_jobs, (markdown, force_markdown), flags={"data": _DATA}, seeds=5)
 
 if __name__ == "__main__":
     main("studies.membership")

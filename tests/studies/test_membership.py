@@ -13,7 +13,7 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.images.sources import read_training_images
-from studies.membership import BASES, ROWS, make_job, make_jobs, markdown
+from studies.membership import BASES, ROWS, force_markdown, make_job, make_jobs, markdown
 from studies.membership_controls import Regression, WithClassifier, train_regression
 from studies.membership_sources import draw_groups, worth_before
 
@@ -133,3 +133,18 @@ def test_gains_and_shares_by_hand(tmp_path: Path) -> None:
     # Gains of 1 and 2 points: 1.5 ± 12.706 / 2; 1.5 of 4 points of the gap. The mean classifier has no gap.
     gains = "| +1.5 ± 6.4 | +0.0 ± 0.0 | +0.0 ± 0.0 | 38 % / 0 % / nan % "
     assert line.endswith(f"{gains}| +1.0 ± 0.0 / +0.0 ± 0.0 / +0.0 ± 0.0 | 2 |")
+
+
+def test_force_share_beside_what_training_closed(tmp_path: Path) -> None:
+    (tmp_path / "fashion").mkdir()
+    rows = {"biased": 0.6, "unbiased": 0.7, "groups-85": 0.68, "groups-70": 0.64, "own": 0.6, "random-groups": 0.6}
+    for row, accuracy in rows.items():
+        measures = {"linear_top1": accuracy, "knn": accuracy, "mean_classifier": 1.3 - accuracy}
+        worth = {"force_share": 10 * accuracy - 6}
+        content = {"measures": measures, "worth": [worth | {"step": 1}], "worth_before": worth}
+        (tmp_path / "fashion" / f"{row}-seed0.json").write_text(json.dumps(content))
+    lines = force_markdown(tmp_path).splitlines()
+    assert "| groups, 85 % right | 0.80 | 0.80 | 80 % | 80 % | 80 % | 1 |" in lines
+    assert not any("attraction" in line for line in lines)
+    wanted = "1.00 linear, 1.00 kNN, 1.00 mean classifier"
+    assert lines[-1] == f"Correlation of force share and gap closed over 3 sources: {wanted}."
