@@ -4,6 +4,7 @@ import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -13,6 +14,8 @@ from torch.nn import functional as F
 FEATURES = 128
 TEMPERATURE = 0.5
 TAU_PLUS = 0.1
+CLASSES, PARTITIONS = 16, 16
+"""Width of the membership, and number of partitions, in the rows with knowledge about classes."""
 
 Step: TypeAlias = Callable[[], None]
 Prepare: TypeAlias = Callable[[Tensor, Tensor], Step]
@@ -95,6 +98,27 @@ def _both_passes(build: Callable[[], Loss]) -> Prepare:
     return prepare
 
 
+def _with_knowledge(known: Callable[[int, torch.Generator], dict[str, Tensor]]) -> Prepare:
+    """Ours, told what is known about the classes of so many inputs."""
+
+    def prepare(z0: Tensor, z1: Tensor) -> Step:
+        from debiased_contrastive import DebiasedNTXentLoss
+
+        given = known(len(z0), torch.Generator().manual_seed(1))
+        loss = DebiasedNTXentLoss(temperature=TEMPERATURE)
+        return _both_passes(lambda: partial(loss, **given))(z0, z1)
+
+    return prepare
+
+
+def _membership(pairs: int, generator: torch.Generator) -> dict[str, Tensor]:
+    return {"membership": torch.softmax(3 * torch.randn(pairs, CLASSES, generator=generator), 1)}
+
+
+def _partitions(pairs: int, generator: torch.Generator) -> dict[str, Tensor]:
+    return {"partitions": torch.randint(50, (pairs, PARTITIONS), generator=generator)}
+
+
 def _bare_products(z0: Tensor, z1: Tensor) -> Step:
     """The least an exact method does: all scores Z Z^T, then the gradient, a (2b, 2b) matrix times Z.
 
@@ -118,10 +142,15 @@ def _matrices(count: int) -> Callable[[int], int]:
 
 
 OURS, PAPER, BARE = "ours", "paper-formula", "bare-products"
+MEMBERSHIP, CODES = "ours-membership", "ours-partitions"
 
 # What the others need was measured at 256 pairs or fewer.
 CONTENDERS = {
     OURS: Contender("this library", _both_passes(_ours), _matrices(0)),
+    MEMBERSHIP: Contender(
+        f"this library, membership in {CLASSES} classes", _with_knowledge(_membership), _matrices(0)
+    ),
+    CODES: Contender(f"this library, {PARTITIONS} partitions", _with_knowledge(_partitions), _matrices(0)),
     PAPER: Contender("paper formula, dense", _both_passes(lambda: paper_formula), _matrices(7)),
     "lightly": Contender("lightly NTXentLoss", _both_passes(_lightly), _matrices(5)),
     "pml-ntxent": Contender(

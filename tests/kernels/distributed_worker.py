@@ -93,6 +93,20 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
     yield "info_nce, symmetric", info_nce, {"symmetric": True}, of_views(2)
     yield "info_nce, symmetric, labels", info_nce, {"symmetric": True}, of_views(2, labels=labels)
     yield "info_nce, ids", info_nce, {}, of_views(2, ids=labels)
+    p = torch.softmax(2 * draw(b, 3), 1) * 0.9
+    groups = torch.arange(2 * b).view(b, 2) % 5 - 1
+    w = draw(b, b).sigmoid()
+    yield "nt_xent, membership", nt_xent, {"attraction": 0.5}, of_views(2, membership=p)
+    yield (
+        "nt_xent, partitions",
+        nt_xent,
+        {"attraction": 0.5, "attraction_above": 0.2},
+        of_views(2, partitions=groups),
+    )
+    yield "nt_xent, weights, strength", nt_xent, {"attraction": 0.5}, of_views(2, weights=w, strength=taus)
+    yield "info_nce, membership", info_nce, {"attraction": 0.5}, of_views(2, membership=p)
+    yield "info_nce, symmetric, weights", info_nce, {"symmetric": True, "attraction": 0.5}, of_views(2, weights=w)
+    yield "info_nce, symmetric, partitions", info_nce, {"symmetric": True}, of_views(2, partitions=groups)
     yield "info_nce, queue", info_nce, {}, of_negatives(lambda _: queue)
     yield "info_nce, bank", info_nce, {}, of_negatives(lambda part: bank[part])
 
@@ -171,6 +185,9 @@ def check_errors(world: int, rank: int) -> None:
         mine = z.clone().requires_grad_(rank == 0)
         expect(loss, (mine, mine), "need of a gradient must be the same on every process")
         check_second_derivative(z)
+        known = {"membership": torch.zeros(3, 2)} if rank == 0 else {"partitions": torch.zeros(3, 2).long()}
+        expect(loss, (z, z), "kind of knowledge must be the same on every process", **known)
+        expect(loss, (z, z), f"for each of the {3 * world} samples", weights=torch.ones(3, 3))
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z
         expect(loss, (mine, mine), "number of features must be the same on every process")

@@ -111,3 +111,23 @@ def test_sizes_are_checked(size: int, dim: int, momentum: float) -> None:
 def test_no_samples_are_no_contrast() -> None:
     with pytest.raises(ValueError, match="at least 1 unlabeled"):
         draw_places(2, 5, 0, torch.Generator())
+
+
+def test_membership_and_partitions_are_kept_for_each_sample() -> None:
+    bank = MemoryBank(5, 3, classes=2, partitions=1, generator=torch.Generator().manual_seed(0))
+    p = torch.tensor([[0.2, 0.8], [1.0, 0.0]])
+    bank.store(torch.tensor([3, 1]), torch.randn(2, 3), membership=p, partitions=torch.tensor([[7], [8]]))
+    bank.store(torch.tensor([1, 2]), torch.randn(2, 3))
+    assert bank.membership is not None
+    assert bank.partitions is not None
+    assert torch.equal(bank.membership[[3, 1]], p), "an update without knowledge keeps what was stored"
+    assert bank.partitions[:, 0].tolist() == [-1, 8, -1, 7, -1]
+    again = MemoryBank(5, 3, classes=2, partitions=1, generator=torch.Generator().manual_seed(1))
+    again.load_state_dict(bank.state_dict())
+    assert again.partitions is not None
+    assert torch.equal(again.partitions, bank.partitions)
+    plain = MemoryBank(5, 3, generator=torch.Generator().manual_seed(1))
+    assert plain.membership is None
+    assert plain.partitions is None
+    with pytest.raises(ValueError, match=r"membership must be probabilities of shape \(2, 0\)"):
+        plain.store(torch.tensor([1, 2]), torch.randn(2, 3), membership=p)

@@ -84,3 +84,42 @@ def test_bad_labels_are_refused_and_change_nothing(labels: torch.Tensor, message
         queue.enqueue(torch.randn(3, 2), torch.arange(3), labels)
     assert len(queue) == 1
     assert queue.labels.tolist() == [3]
+
+
+def test_membership_and_partitions_travel_with_their_keys() -> None:
+    queue = dc.NegativeQueue(4, 2, classes=3, partitions=2)
+    assert queue.membership is not None
+    p, codes = torch.rand(6, 3) / 3, torch.arange(12).view(6, 2)
+    keys = torch.arange(6.0)[:, None].expand(6, 2)
+    queue.enqueue(keys[:3], membership=p[:3], partitions=codes[:3])
+    queue.enqueue(keys[3:], membership=p[3:])
+    order = queue.embeddings[:, 0].long()
+    assert sorted(order.tolist()) == [2, 3, 4, 5]
+    assert torch.equal(queue.membership, p[order])
+    assert queue.partitions is not None
+    assert torch.equal(queue.partitions, torch.where(order[:, None] < 3, codes[order], -1)), "not given is unknown"
+    again = dc.NegativeQueue(4, 2, classes=3, partitions=2)
+    again.load_state_dict(queue.state_dict())
+    assert again.membership is not None
+    assert torch.equal(again.membership, queue.membership)
+    z = torch.randn(3, 2)
+    loss = dc.DebiasedInfoNCELoss()(z, z, queue.embeddings, membership=p[:3], negative_membership=queue.membership)
+    assert loss.isfinite()
+
+
+def test_a_queue_refuses_knowledge_that_it_has_no_room_for() -> None:
+    plain, wide = dc.NegativeQueue(4, 2), dc.NegativeQueue(4, 2, classes=3)
+    assert plain.membership is None
+    assert plain.partitions is None
+    assert "known" not in str(plain.state_dict().keys()), "queues of earlier versions have the same state"
+    keys = torch.ones(2, 2)
+    with pytest.raises(ValueError, match=r"membership must be probabilities of shape \(2, 0\), since .* classes=0"):
+        plain.enqueue(keys, membership=torch.zeros(2, 3))
+    with pytest.raises(
+        ValueError, match=r"of shape \(2, 3\), since the store was made with classes=3; got .*\(2, 2\)"
+    ):
+        wide.enqueue(keys, membership=torch.zeros(2, 2))
+    with pytest.raises(ValueError, match="partitions must be whole numbers"):
+        dc.NegativeQueue(4, 2, partitions=1).enqueue(keys, partitions=torch.zeros(2, 1))
+    with pytest.raises(ValueError, match="classes and partitions must be at least 0; got -1 and 0"):
+        dc.NegativeQueue(4, 2, classes=-1)

@@ -30,7 +30,7 @@ class Attraction:
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """a of a tile, in memory of its own."""
         q = self.absent.remove_(self.form.same_class(rows, columns), rows, columns, 0.0)
-        return q.mul_(q > self.above)
+        return torch.threshold_(q, self.above, 0.0)
 
 
 def attracted(rows: Tensor, columns: Tensor, attraction: Attraction, kernel: Kernel) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,9 @@ class Membership:
 
     def same_class(self, rows: slice, columns: slice) -> Tensor:
         """q of a tile."""
-        return _products(self.of_rows[rows], _columns_of_tile(self.of_columns, rows, columns))
+        if self.of_columns.dim() == 2:
+            return self.of_rows[rows] @ self.of_columns[columns].T
+        return (self.of_columns[rows, columns] @ self.of_rows[rows].unsqueeze(2)).squeeze(2)
 
 
 @dataclass(frozen=True)
@@ -26,30 +28,33 @@ class Partitions:
     """q_ij = share of the codes that are equal: clusterings, groups, ids."""
 
     of_rows: Tensor
-    """(a, B) whole numbers, -1 for unknown."""
+    """(B, a) whole numbers, -1 for unknown."""
     of_columns: Tensor
-    """(n, B), or (a, n, B) where each row has columns of its own; -2 for unknown, which is equal to nothing."""
+    """(B, n), or (B, a, n) where each row has columns of its own; -2 for unknown, which is equal to nothing."""
     dtype: torch.dtype
     """Of the result."""
 
     @classmethod
     def of(cls, rows: Tensor, columns: Tensor, dtype: torch.dtype) -> "Partitions":
-        """From codes in which every negative number is unknown."""
+        """From codes (a, B) and (n, B) or (a, n, B), in which every negative number is unknown."""
         # Numbered from 0 they fit into fewer bytes, and comparing them is bound by memory.
         found, numbers = torch.cat([rows.flatten(), columns.flatten()]).unique(return_inverse=True)
         numbers = numbers.to(torch.int16 if len(found) < 2**15 else torch.int32)
         of_rows = numbers[: rows.numel()].view_as(rows).masked_fill(rows < 0, -1)
-        return cls(of_rows, numbers[rows.numel() :].view_as(columns).masked_fill(columns < 0, -2), dtype)
+        of_columns = numbers[rows.numel() :].view_as(columns).masked_fill(columns < 0, -2)
+        return cls(of_rows.movedim(-1, 0).contiguous(), of_columns.movedim(-1, 0).contiguous(), dtype)
 
     def same_class(self, rows: slice, columns: slice) -> Tensor:
         """q of a tile."""
-        of_rows, of_columns = self.of_rows[rows].unsqueeze(1), _columns_of_tile(self.of_columns, rows, columns)
+        of_rows = self.of_rows[:, rows].unsqueeze(2)
+        of_columns = self.of_columns[..., columns]
+        of_columns = of_columns if of_columns.dim() == 2 else of_columns[:, rows]
         # Comparing into the type of the codes is ten times as fast as into booleans.
-        equal = of_rows.new_empty(of_rows.shape[0], of_columns.shape[-2])
+        equal = of_rows.new_empty(of_rows.shape[1], of_columns.shape[-1])
         count = torch.zeros_like(equal)
-        for own, of_column in zip(of_rows.unbind(-1), of_columns.unbind(-1), strict=True):
+        for own, of_column in zip(of_rows, of_columns, strict=True):
             count += torch.eq(own, of_column, out=equal)
-        return count.to(self.dtype).div_(of_rows.shape[-1])
+        return count.to(self.dtype).div_(len(of_rows))
 
 
 @dataclass(frozen=True)
@@ -92,13 +97,3 @@ class PairWeights:
         """The weights of a tile, in memory of their own."""
         strength = self.strength[rows].unsqueeze(1) if isinstance(self.strength, Tensor) else self.strength
         return self.form.same_class(rows, columns).mul_(-strength).add_(1.0).clamp_(min=0.0)
-
-
-def _columns_of_tile(of_columns: Tensor, rows: slice, columns: slice) -> Tensor:
-    return of_columns[columns] if of_columns.dim() == 2 else of_columns[rows, columns]
-
-
-def _products(rows: Tensor, columns: Tensor) -> Tensor:
-    if columns.dim() == 2:
-        return rows @ columns.T
-    return (columns @ rows.unsqueeze(2)).squeeze(2)

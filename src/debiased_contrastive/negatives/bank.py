@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from debiased_contrastive.negatives.known import KnownRows, check_known_rows
+
 _LOCK = Lock()
 """Lets one thread at a time mix in; one lock for all banks, since a module that holds one cannot be copied."""
 
@@ -27,12 +29,23 @@ class MemoryBank(nn.Module):
         size: n, the number of samples.
         dim: d, the width of the embeddings.
         momentum: Weight of the old vector when a new one is mixed in.
+        classes: Width of the membership that is stored beside each vector; 0 is none.
+        partitions: Number of partitions that are stored beside each vector; 0 is none.
         generator: Draws the directions at the start.
     """
 
     storage: Tensor
 
-    def __init__(self, size: int, dim: int, *, momentum: float = 0.5, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        size: int,
+        dim: int,
+        *,
+        momentum: float = 0.5,
+        classes: int = 0,
+        partitions: int = 0,
+        generator: torch.Generator,
+    ) -> None:
         super().__init__()
         if size < 2 or dim < 1:
             raise ValueError(
@@ -43,6 +56,7 @@ class MemoryBank(nn.Module):
             raise ValueError(f"momentum must lie in [0, 1); got {momentum}: 0.5 is usual")
         self.momentum = momentum
         self.register_buffer("storage", F.normalize(torch.randn(size, dim, generator=generator), dim=1))
+        self.known = KnownRows(size, classes, partitions) if classes or partitions else None
         self._waiting: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -52,13 +66,27 @@ class MemoryBank(nn.Module):
             self._mix_in()
         return self.storage
 
+    @property
+    def membership(self) -> Tensor | None:
+        """The membership of the samples (n, classes), 0 where none was stored; None where the bank has none."""
+        return None if self.known is None else self.known.membership
+
+    @property
+    def partitions(self) -> Tensor | None:
+        """The partitions of the samples (n, B), -1 where none were stored; None where the bank has none."""
+        return None if self.known is None else self.known.partitions
+
     @torch.no_grad()
-    def store(self, ids: Tensor, z: Tensor) -> None:
+    def store(
+        self, ids: Tensor, z: Tensor, *, membership: Tensor | None = None, partitions: Tensor | None = None
+    ) -> None:
         """Let the vectors of some samples follow their new embeddings.
 
         Args:
             ids: Which samples (b,), all different.
             z: Their embeddings (b, d), of any length.
+            membership: Their probabilities of classes (b, classes), in place of those that were stored.
+            partitions: Their clusterings or groups (b, partitions), likewise.
         """
         n, dim = self.storage.shape
         if z.shape != (len(ids), dim) or ids.dim() != 1 or ids.dtype not in (torch.int64, torch.int32):
@@ -72,6 +100,9 @@ class MemoryBank(nn.Module):
             )
         if not bool(z.isfinite().all()):
             raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
+        check_known_rows(self.known, len(ids), membership, partitions)
+        if self.known is not None and (membership is not None or partitions is not None):
+            self.known.put(ids, membership, partitions)
         # Copies, since the caller may change the originals.
         waiting = ids.to(self.storage.device, copy=True), z.detach().to(self.storage, copy=True)
         with _LOCK:

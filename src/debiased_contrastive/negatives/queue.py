@@ -5,6 +5,8 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
+from debiased_contrastive.negatives.known import KnownRows, check_known_rows
+
 _LOCK = Lock()
 """Keeps threads off the same places; one lock for all queues, since a module that holds one cannot be copied."""
 
@@ -20,12 +22,15 @@ class NegativeQueue(nn.Module):
 
     Everything is in `state_dict`: storage, ids, labels, pointer and count. Give `embeddings` to
     `DebiasedInfoNCELoss` as `negatives`, and `ids` as `negative_ids` so that an anchor does not meet
-    its own stale copy; `labels`, for the unbiased oracle, as `negative_labels`. Under several processes
-    enqueue the same keys everywhere, gathered first.
+    its own stale copy; `labels`, for the unbiased oracle, as `negative_labels`; `membership` or
+    `partitions` as `negative_membership` or `negative_partitions`. Under several processes enqueue the same
+    keys everywhere, gathered first.
 
     Args:
         size: The number of keys that it can hold.
         dim: d, their width.
+        classes: Width of the membership that is stored beside each key; 0 is none.
+        partitions: Number of partitions that are stored beside each key; 0 is none.
         dtype: The floating-point type in which they are stored.
     """
 
@@ -33,7 +38,9 @@ class NegativeQueue(nn.Module):
     stored_ids: Tensor
     stored_labels: Tensor
 
-    def __init__(self, size: int, dim: int, *, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self, size: int, dim: int, *, classes: int = 0, partitions: int = 0, dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
         if size < 1 or dim < 1:
             raise ValueError(
@@ -44,6 +51,7 @@ class NegativeQueue(nn.Module):
         self.register_buffer("storage", torch.zeros(size, dim, dtype=dtype))
         self.register_buffer("stored_ids", torch.full((size,), -1))
         self.register_buffer("stored_labels", torch.full((size,), -1))
+        self.known = KnownRows(size, classes, partitions) if classes or partitions else None
         # Plain integers, so that slicing never waits for a device.
         self._pointer = 0
         self._count = 0
@@ -73,20 +81,41 @@ class NegativeQueue(nn.Module):
         return self.stored_labels[: self._count]
 
     @property
+    def membership(self) -> Tensor | None:
+        """Their membership (k, classes), 0 where none was given; None where the queue stores none."""
+        return None if self.known is None else self.known.membership[: self._count]
+
+    @property
+    def partitions(self) -> Tensor | None:
+        """Their partitions (k, B), -1 where none were given; None where the queue stores none."""
+        return None if self.known is None else self.known.partitions[: self._count]
+
+    @property
     def valid(self) -> Tensor:
         """Which places hold a key (size,)."""
         return torch.arange(self.size, device=self.storage.device) < self._count
 
     @torch.no_grad()
-    def enqueue(self, keys: Tensor, ids: Tensor | None = None, labels: Tensor | None = None) -> None:
+    def enqueue(
+        self,
+        keys: Tensor,
+        ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        *,
+        membership: Tensor | None = None,
+        partitions: Tensor | None = None,
+    ) -> None:
         """Store keys in place of the oldest, after the backward of the loss that used `embeddings`.
 
         Args:
             keys: Any number of them (b, d); of more than `size` the last are kept.
             ids: Which samples they are (b,), for `negative_ids`.
             labels: Their classes (b,), for `negative_labels`.
+            membership: Their probabilities of classes (b, classes), for `negative_membership`.
+            partitions: Their clusterings or groups (b, partitions), for `negative_partitions`.
         """
         self._check(keys, ids=ids, labels=labels)
+        check_known_rows(self.known, len(keys), membership, partitions)
         keys = keys.to(self.storage)
         bad = ~keys.isfinite().all(1)
         if bool(bad.any()):
@@ -100,6 +129,9 @@ class NegativeQueue(nn.Module):
             self.storage[places] = keys
             for stored, codes in ((self.stored_ids, ids), (self.stored_labels, labels)):
                 stored[places] = -1 if codes is None else codes[-self.size :].to(stored)
+            if self.known is not None:
+                last = (None if given is None else given[-self.size :] for given in (membership, partitions))
+                self.known.put(places, *last)
             self._pointer = (self._pointer + len(keys)) % self.size
             self._count = min(self.size, self._count + len(keys))
 
