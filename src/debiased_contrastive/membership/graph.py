@@ -8,6 +8,8 @@ from torch import Tensor
 
 ELEMENTS = 2**23
 """Similarities in memory at once."""
+ROUNDING = 1e-6
+"""Likelihood of an end of a walk below which it may be rounding."""
 REWIRINGS = 100
 """Rounds in which the random graph gets rid of loops and double edges."""
 
@@ -33,22 +35,27 @@ def neighbour_graph(unit: Tensor, neighbours: int) -> sparse.csr_array:
 def walk(graph: sparse.csr_array, *, steps: int, certain: int, kept: int) -> sparse.csr_array:
     """q from a walk of so many steps: symmetric, 1 for the likeliest ends, falling towards 0 for the others.
 
-    With A the graph, D its degrees and S = (D^-1/2 A D^-1/2)^steps, which is symmetric, and r_i the `certain`-th
-    largest S_ij of a row: q_ij = min(1, S_ij / sqrt(r_i r_j)). A pair is kept if it is among the `kept` largest
-    of one of its two samples, so memory is at most 2 n kept entries.
+    With A the graph and d its degrees, S = (D^-1/2 A D^-1/2)^steps is symmetric, and a walk that forgot its start
+    has S_ij = sqrt(d_i d_j) / sum d. What is above that, R_ij, is knowledge. With r_i the `certain`-th largest of a
+    row: q_ij = min(1, R_ij / sqrt(r_i r_j)). A pair is kept if it is among the `kept` largest of one of its two
+    samples, so memory is at most 2 n kept entries.
     """
     n = graph.shape[0]
-    scale = sparse.diags_array(np.maximum(graph.sum(1), 1) ** -0.5)
+    degrees = graph.sum(1)
+    scale = sparse.diags_array(np.maximum(degrees, 1) ** -0.5)
+    forgotten = torch.from_numpy(np.sqrt(degrees / max(1, degrees.sum())).astype(np.float32))
     step = (scale @ graph @ scale).tocsr().astype(np.float32)
     found, columns = [], []
     for start in range(0, n, tile := max(1, ELEMENTS // n)):
         ends = step[start : start + tile]
         for _ in range(steps - 1):
             ends = ends @ step
-        likelihood = torch.from_numpy(ends.toarray())
+        above = torch.from_numpy(ends.toarray())
+        above.addr_(forgotten[start : start + tile], forgotten, alpha=-1)
+        torch.threshold_(above, ROUNDING, 0.0)
         # A return to the start is no pair.
-        likelihood[torch.arange(len(likelihood)), start + torch.arange(len(likelihood))] = 0.0
-        largest = likelihood.topk(min(kept, n), 1)
+        above[torch.arange(len(above)), start + torch.arange(len(above))] = 0.0
+        largest = above.topk(min(kept, n), 1)
         found.append(largest.values)
         columns.append(largest.indices)
     q, partners = torch.cat(found), torch.cat(columns)

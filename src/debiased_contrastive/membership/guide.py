@@ -18,6 +18,9 @@ FINEST = 12
 FITTED_ROWS = 20_000
 """Rows from which the clusters are made; all rows are then put into them."""
 LLOYD_STEPS = 15
+CERTAIN = 50
+ONE_DIRECTION = 1e-5
+"""Largest difference of unit rows that is taken for rounding."""
 
 
 @torch.no_grad()
@@ -29,8 +32,8 @@ def from_guide(
     clusterings: int = 30,
     neighbours: int = 20,
     steps: int = 3,
-    certain: int = 10,
-    kept: int = 200,
+    certain: int | None = None,
+    kept: int = 500,
     labels: Labels | None = None,
     seed: int = 0,
 ) -> Knowledge:
@@ -45,22 +48,29 @@ def from_guide(
     Args:
         features: (n, d) embeddings of the guide.
         form: Which of the three.
-        num_classes: K, a guess of the number of classes, of the consensus.
+        num_classes: K, a guess of the number of classes.
         clusterings: Number of clusterings of the consensus.
         neighbours: Nearest neighbours of each sample in the graph of the walk.
         steps: Length of the walk.
-        certain: Number of ends of the walk for which q is about 1.
+        certain: Number of ends of the walk for which q is about 1; 50 if not given, but in small data at most a
+            quarter of a class, n / (4 K).
         kept: Ends of the walk that are kept for each sample; at most 2 n kept entries of 8 bytes are stored.
         labels: (n,) true classes, -1 = unknown, for the quality figures alone.
         seed: Seed of the clusterings and of the random graph; the walk needs none.
     """
     unit = unit_rows(as_features(features)).float()
+    certain = max(1, min(CERTAIN, len(unit) // (4 * max(1, num_classes)))) if certain is None else certain
     for name, value in (("num_classes", num_classes), ("clusterings", clusterings), ("neighbours", neighbours),
                         ("steps", steps), ("certain", certain), ("kept", kept)):  # fmt: skip
         if value < 1:
             raise ValueError(f"{name} must be at least 1; got {value}: the default serves")
+    doubts = []
+    if bool(((unit - unit[0]).abs() < ONE_DIRECTION).all()):
+        doubts.append("all rows point in one direction: the encoder collapsed, and nothing is known")
+        unit = torch.zeros_like(unit)
     known = unit.square().sum(1) > 0
-    doubts = [] if bool(known.all()) else [f"{int((~known).sum())} rows are zero: nothing is known of them"]
+    if not doubts and not bool(known.all()):
+        doubts.append(f"{int((~known).sum())} rows are zero: nothing is known of them")
     quality = {"known": float(known.float().mean())}
     if form == "consensus":
         codes = _consensus(unit, known, num_classes, clusterings, seed)
