@@ -245,3 +245,36 @@ def test_the_published_number_stands_beside_its_own_objective_alone(tmp_path: Pa
         runs.append(write_run(tmp_path / str(place), its_settings))
     paper = {row.label: row.paper for row in rows(runs) if row.paper is not None}
     assert paper == {"biased": 80.15, "debiased, τ⁺ = 0.1": 84.26}
+
+
+@pytest.mark.parametrize(
+    ("membership", "label"),
+    [
+        ({"source": "labels", "known": 0.1}, "membership from 10 % of the labels"),
+        ({"source": "classifier", "known": 0.02}, "membership from a classifier on 2 % of the labels"),
+        ({"source": "groups", "strength": 0.5}, "membership from groups, strength 0.5"),
+        ({"source": "guide", "form": "walk", "attraction": 0.4}, "membership from a guide, walk, attraction 0.4"),
+        ({"source": "own", "form": "random", "strength": 1.0}, "membership from own features, random"),
+        ({"source": "none"}, "debiased, τ⁺ = 0.1"),
+    ],
+)
+def test_a_membership_names_the_row(membership: dict[str, Any], label: str) -> None:
+    assert labels([{**settings("debiased"), "membership": membership}], WORDS) == (label,)
+
+
+def test_a_membership_is_compared_with_the_biased_run_without_one(tmp_path: Path) -> None:
+    known = {**settings("debiased"), "membership": {"source": "guide", "form": "walk", "file": "guide.npy"}}
+    content = {"biased": settings("biased"), "known": known, "unbiased": settings("unbiased")}
+    runs = [
+        write_run(
+            tmp_path / f"{name}{seed}",
+            {**each, "seed": seed},
+            its_evaluation=evaluation(0.6 + 0.1 * place + seed / 1000),
+        )
+        for place, (name, each) in enumerate(content.items())
+        for seed in range(1, 3)
+    ]
+    row = next(row for row in rows(runs) if row.label == "membership from a guide, walk")
+    assert len({one.frame for one in rows(runs)}) == 1
+    assert row.gap_closed == pytest.approx(0.5)
+    assert row.paper is None

@@ -73,10 +73,7 @@ class Source:
         membership, seed = self.settings.membership, self.settings.seed
         if membership.reads_labels:
             assert self.images.labels is not None
-            known, count = (
-                draw_known_labels(self.images.labels, membership.known, seed),
-                len(self.images.class_names),
-            )
+            known, count = self._known_labels(self.images.labels), len(self.images.class_names)
             if membership.source == "labels":
                 return from_labels(known, num_classes=count)
             return from_few_labels(self._features(), known, num_classes=count, seed=seed)
@@ -88,6 +85,9 @@ class Source:
         else:
             guide = self._patches() if self.rows is None else self.rows
         return from_guide(guide, form=membership.form, num_classes=membership.num_classes, seed=seed)
+
+    def _known_labels(self, labels: Tensor) -> Tensor:
+        return draw_known_labels(labels, self.settings.membership.known, self.settings.seed)
 
     def _features(self) -> Tensor:
         method = self.method
@@ -120,6 +120,9 @@ class Source:
                 strength=membership.strength,
             )
         }
+        if membership.source == "classifier":
+            # It is judged by the images whose label it did not know.
+            labels = torch.where(self._known_labels(labels) < 0, labels, -1)
         figures = pair_figures(unpack(pack(known.knowledge)), labels)
         return values | {"membership_accuracy": figures["vote_accuracy"]} if "vote_accuracy" in figures else values
 

@@ -84,8 +84,9 @@ class HeldKnowledge(nn.Module):
         assert graph is not None
         if columns.dim() == 1:
             return {"weights": self.knowledge.arguments(rows, columns)["weights"].to(ids.device)}
-        pairs = graph[rows.unsqueeze(1).numpy(), columns.numpy()].toarray()
-        return {"weights": 1 - torch.from_numpy(pairs).to(ids.device)}
+        # Copies, since scipy cannot broadcast memory that is torch's.
+        pairs = graph[rows.unsqueeze(1).numpy().copy(), columns.numpy().copy()]
+        return {"weights": 1 - torch.from_numpy(pairs.toarray()).to(ids.device)}
 
     def get_extra_state(self) -> dict[str, Any]:
         """The knowledge as tensors and numbers, which a checkpoint can hold; empty where there is none."""

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
+from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
 from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.objectives.estimator import Floor
@@ -86,8 +87,11 @@ class QuickThoughts(DebiasedLoss):
                 return 0 * (u.sum() + v.sum())
             pairs = neighbours(linked.to(logits.device))
             q = None if self.known is None or ids is None else self.known.same_class(ids)
+            # A sentence with itself is no pair, but the original denominator has its logit of 0.
+            q = None if q is None else q.fill_diagonal_(0.0)
             statistics = self._statistics(logits, pairs, q)
-            losses = self._losses(statistics, self.tau_plus, self.floor.rule, weights=pairs.weight)
+            seen = None if q is None else self._seen(logits, pairs, q)
+            losses = self._losses(statistics, self.tau_plus, self.floor.rule, weights=pairs.weight, pairs=seen)
             return (losses * pairs.weight).sum()
 
     def vectors(self, tokens: Tensor, lengths: Tensor) -> Tensor:
@@ -115,23 +119,29 @@ class QuickThoughts(DebiasedLoss):
             return u @ v.T
         return F.normalize(u) @ F.normalize(v).T / self.temperature
 
-    def _statistics(self, logits: Tensor, pairs: "Pairs", q: Tensor | None = None) -> Statistics:
+    def _seen(self, logits: Tensor, pairs: "Pairs", q: Tensor) -> PairsSeen:
+        logits = logits.detach()
+        return PairsSeen(
+            lambda: (self._unlabeled(logits, pairs)[:ANCHORS_SEEN], q[pairs.sentence[:ANCHORS_SEEN]]), self.strength
+        )
+
+    def _unlabeled(self, logits: Tensor, pairs: "Pairs") -> Tensor:
+        """(p, b) the logits of unlabeled samples, -inf for the others."""
         rows = logits[pairs.sentence]
         candidates = torch.arange(len(logits), device=logits.device)
         distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
         if self.denominator == "original":
             unlabeled = rows.masked_fill(distance == 0, 0.0)
-            unlabeled = unlabeled.masked_fill(candidates == pairs.neighbour.unsqueeze(1), -math.inf)
-        else:
-            near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
-            unlabeled = rows.masked_fill(near, -math.inf)
-        if q is None:
-            log_mean_unlabeled, count = log_mean_exp(unlabeled)
-        else:
-            # A sentence with itself is no pair, but the original denominator has its logit of 0.
-            q = q.clone().fill_diagonal_(0.0)[pairs.sentence]
-            weights = (1 - self.strength * q).clamp(min=0).to(rows.dtype)
-            log_mean_unlabeled, count = weighted_log_mean_exp(unlabeled, weights)
+            return unlabeled.masked_fill(candidates == pairs.neighbour.unsqueeze(1), -math.inf)
+        near = (distance == 0) | (pairs.linked_to(candidates) & (distance == 1))
+        return rows.masked_fill(near, -math.inf)
+
+    def _statistics(self, logits: Tensor, pairs: "Pairs", q: Tensor | None = None) -> Statistics:
+        rows = logits[pairs.sentence]
+        candidates = torch.arange(len(logits), device=logits.device)
+        distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
+        weights = None if q is None else (1 - self.strength * q[pairs.sentence]).clamp(min=0).to(rows.dtype)
+        log_mean_unlabeled, count = log_mean_exp(self._unlabeled(logits, pairs), weights=weights)
         positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
         log_mean_positives, num_positives = log_mean_exp(positives)
         return Statistics(
@@ -142,21 +152,6 @@ class QuickThoughts(DebiasedLoss):
             num_positives=num_positives,
             lower=self.floor.log_level(log_mean_unlabeled, self.temperature),
         )
-
-
-def weighted_log_mean_exp(logits: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """log of sum_j w_j e^(l_j) / sum_j w_j over the present entries of a row, and how many are present.
-
-    Relations: equal weights give `log_mean_exp`. A row without any weight left counts 0 entries, so its loss is 0.
-    """
-    present = logits != -math.inf
-    weights = weights * present
-    total, count = weights.sum(1), present.sum(1)
-    log_mean, left = log_mean_exp(logits + weights.log())
-    is_empty = total == 0
-    # log_mean is over the number of entries with a weight, not over the sum of weights.
-    scale = torch.where(is_empty, 1.0, left) / torch.where(is_empty, 1.0, total)
-    return log_mean + scale.log(), torch.where(is_empty, 0, count).to(logits.dtype)
 
 
 @dataclass(frozen=True)

@@ -148,8 +148,11 @@ def train(
             method.known.hold(unpack(compute_once(fabric, lambda: pack(make_knowledge(settings, rows)))))
 
     def measure(_step: int) -> dict[str, float]:
-        floored, tau_cap = method.diagnostics.floored, method.diagnostics.tau_cap_median
-        return {"floored": floored, "tau_cap_median": tau_cap, "biased_loss": method.biased_loss}
+        seen = method.diagnostics
+        values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median, "biased_loss": method.biased_loss}
+        if seen.mean_q is not None and seen.effective_number is not None:
+            values |= {"mean_q": seen.mean_q, "effective_number": seen.effective_number}
+        return values
 
     learner = GradientLearner(
         method,

@@ -1,0 +1,113 @@
+"""Knowledge that a training holds: found by sample ids in every form, and whole after a checkpoint."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
+from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.training.checkpoint import load_whole, save_whole
+
+N = 12
+FORMS = ("membership", "partitions", "graph")
+
+
+def knowledge(form: str) -> Knowledge:
+    generator = torch.Generator().manual_seed(0)
+    if form == "membership":
+        return Knowledge(membership=torch.rand(N, 4, generator=generator).softmax(1))
+    if form == "partitions":
+        return Knowledge(partitions=torch.randint(-1, 3, (N, 5), generator=generator), quality={"mean_q": 0.1})
+    dense = torch.rand(N, N, generator=generator)
+    dense = torch.where(dense > 0.6, (dense + dense.T) / 2, 0.0)
+    return Knowledge(graph=sparse.csr_array(dense.numpy().astype(np.float32)), warnings=("a doubt",))
+
+
+def held(form: str) -> HeldKnowledge:
+    module = HeldKnowledge()
+    module.hold(knowledge(form))
+    return module
+
+
+def q_of(form: str, rows: Tensor, columns: Tensor) -> Tensor:
+    """One pair after the other, as the docstring of `Knowledge` defines q."""
+    known = knowledge(form)
+    result = torch.zeros(len(rows), len(columns))
+    for place, i in enumerate(rows.tolist()):
+        for other, j in enumerate(columns.tolist()):
+            if known.membership is not None:
+                q = sum(float(a) * float(b) for a, b in zip(known.membership[i], known.membership[j], strict=True))
+            elif known.partitions is not None:
+                pairs = list(zip(known.partitions[i].tolist(), known.partitions[j].tolist(), strict=True))
+                q = sum(a == b != -1 for a, b in pairs) / len(pairs)
+            else:
+                assert known.graph is not None
+                q = float(known.graph[i, j])
+            result[place, other] = q
+    return result
+
+
+def told_q(told: dict[str, Tensor], prefix: str = "") -> Tensor:
+    """The q that a loss makes of its arguments; the columns are those with the prefix."""
+    if "weights" in told:
+        return 1 - told["weights"]
+    name = "membership" if "membership" in told else "partitions"
+    rows, columns = told[name], told[prefix + name]
+    if name == "membership":
+        return rows @ columns.T
+    return ((rows[:, None] == columns) & (rows[:, None] >= 0)).float().mean(2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_batches_and_queues_get_what_is_known_of_their_samples(form: str) -> None:
+    ids, stored = torch.tensor([3, 0, 11]), torch.tensor([0, 7, 7, 2, 3])
+    module = held(form)
+    torch.testing.assert_close(told_q(module.of_batch(ids)), q_of(form, ids, ids))
+    torch.testing.assert_close(told_q(module.of_queue(ids, stored), "negative_"), q_of(form, ids, stored))
+    same = module.same_class(ids)
+    assert same is not None
+    torch.testing.assert_close(same, q_of(form, ids, ids))
+
+
+def test_weights_have_a_column_for_the_samples_of_every_process() -> None:
+    ids, everywhere = torch.tensor([3, 0]), torch.tensor([5, 6, 3, 0])
+    assert held("graph").of_batch(ids, everywhere)["weights"].shape == (2, 4)
+    torch.testing.assert_close(told_q(held("graph").of_batch(ids, everywhere)), q_of("graph", ids, everywhere))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_bank_gets_all_samples_or_the_weights_of_its_places(form: str) -> None:
+    ids, places = torch.tensor([3, 0]), torch.tensor([[1, 1, 5], [7, 0, 2]])
+    told = held(form).of_bank(ids, places)
+    if form != "graph":
+        assert told.keys() == {form}
+        assert len(told[form]) == N
+    else:
+        rows = [q_of(form, ids[i : i + 1], places[i]) for i in range(2)]
+        torch.testing.assert_close(told["weights"], 1 - torch.cat(rows))
+
+
+def test_nothing_is_told_before_there_is_knowledge() -> None:
+    module, ids = HeldKnowledge(), torch.arange(3)
+    assert module.of_batch(ids) == module.of_queue(ids, ids) == module.of_bank(ids, ids[None].repeat(3, 1)) == {}
+    assert module.same_class(ids) is None
+
+
+@pytest.mark.parametrize("form", [*FORMS, "none"])
+def test_a_checkpoint_holds_it(form: str, tmp_path: Path) -> None:
+    module, again = (HeldKnowledge() if form == "none" else held(form)), held("membership")
+    save_whole(tmp_path / "state.pt", {"module": module.state_dict()})
+    again.load_state_dict(load_whole(tmp_path / "state.pt")["module"])
+    if module.knowledge is None:
+        assert again.knowledge is None
+        return
+    before, after = module.knowledge, again.knowledge
+    assert after is not None
+    assert (after.quality, after.warnings) == (before.quality, before.warnings)
+    rows = torch.arange(N)
+    assert torch.equal(after.same_class(rows, rows), before.same_class(rows, rows))
+    assert len(unpack(pack(before))) == N
