@@ -61,27 +61,26 @@ class Row:
 
 _CLASSIFIER: dict[str, Any] = {"source": "classifier"}
 _WALK: dict[str, Any] = {"source": "guide", "form": "walk", "strength": 4.0}
-_MANY: dict[str, Any] = {"attraction": 0.05}
-"""Attraction where many samples of a batch attract: a classifier or groups know of a fifth or a tenth of them."""
-_FEW: dict[str, Any] = {"attraction": 1.0, "attraction_above": 0.2}
-"""Attraction where few do: those that a short walk reaches."""
+_ATTRACTION: dict[str, Any] = {"attraction": 0.2}
 ROWS = {
     "biased": Row("biased", "biased"),
     "unbiased": Row("unbiased: all labels", "unbiased"),
     "classifier-10": Row("10 % of the labels", known=_CLASSIFIER),
     "classifier-10-attraction": Row(
-        "10 % of the labels, attraction", known=_CLASSIFIER | _MANY, twin="random-groups"
+        "10 % of the labels, attraction", known=_CLASSIFIER | _ATTRACTION, twin="random-groups"
     ),
     "random-groups": Row(
-        "control: random groups, attraction", known={"source": "groups", "warm_up": 10} | _MANY, groups="random"
+        "control: random groups, attraction",
+        known={"source": "groups", "warm_up": 10} | _ATTRACTION,
+        groups="random",
     ),
-    "guide-walk-attraction": Row("guide, walk, attraction", known=_WALK | _FEW, twin="random-graph"),
-    "random-graph": Row("control: random graph, attraction", known=_WALK | _FEW | {"form": "random"}),
+    "guide-walk-attraction": Row("guide, walk, attraction", known=_WALK | _ATTRACTION, twin="random-graph"),
+    "random-graph": Row("control: random graph, attraction", known=_WALK | _ATTRACTION | {"form": "random"}),
     "guide-walk": Row("guide, walk", known=_WALK),
     "guide-consensus": Row("guide, consensus", known={"source": "guide", "strength": 2.0}),
     "classifier-2": Row("2 % of the labels", known=_CLASSIFIER | {"known": 0.02}),
     "classifier-2-attraction": Row(
-        "2 % of the labels, attraction", known=_CLASSIFIER | {"known": 0.02} | _MANY, twin="random-groups"
+        "2 % of the labels, attraction", known=_CLASSIFIER | {"known": 0.02} | _ATTRACTION, twin="random-groups"
     ),
     "groups-85": Row("groups, 85 % right", known={"source": "groups"}, groups=0.85),
     "groups-70": Row("groups, 70 % right", known={"source": "groups"}, groups=0.7),
