@@ -13,9 +13,11 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.images.sources import read_training_images
-from studies.membership import BASES, ROWS, force_markdown, make_job, make_jobs, markdown
+from studies.membership import make_job, make_jobs
 from studies.membership_controls import Regression, WithClassifier, train_regression
+from studies.membership_rows import BASES, ROWS
 from studies.membership_sources import draw_groups, worth_before
+from studies.membership_tables import force_markdown, markdown, plot
 
 
 def tiny() -> SimCLRSettings:
@@ -133,6 +135,17 @@ def test_gains_and_shares_by_hand(tmp_path: Path) -> None:
     # Gains of 1 and 2 points: 1.5 ± 12.706 / 2; 1.5 of 4 points of the gap. The mean classifier has no gap.
     gains = "| +1.5 ± 6.4 | +0.0 ± 0.0 | +0.0 ± 0.0 | 38 % / 0 % / nan % "
     assert line.endswith(f"{gains}| +1.0 ± 0.0 / +0.0 ± 0.0 / +0.0 ± 0.0 | 2 |")
+
+
+def test_the_figure_names_every_row_and_both_ends(tmp_path: Path) -> None:
+    (tmp_path / "fashion").mkdir()
+    for row, accuracy in {"biased": 0.6, "unbiased": 0.7, "own": 0.65}.items():
+        measures = dict.fromkeys(("linear_top1", "knn", "mean_classifier"), accuracy)
+        (tmp_path / "fashion" / f"{row}-seed0.json").write_text(json.dumps({"measures": measures}))
+    figures = plot(tmp_path)
+    assert figures.keys() == {"gap-fashion"}
+    for word in ("biased", "unbiased", ROWS["own"].label, "Fashion-MNIST", "kNN", "mean classifier"):
+        assert word in figures["gap-fashion"]
 
 
 def test_force_share_beside_what_training_closed(tmp_path: Path) -> None:
