@@ -37,6 +37,7 @@ ROWS = {
     "biased": Row("biased", "biased"),
     "unbiased": Row("unbiased: all labels", "unbiased"),
     "classifier-10": Row("10 % of the labels", known=_CLASSIFIER),
+    "classifier-10-strong": Row("10 % of the labels, strength 2", known=_CLASSIFIER | {"strength": 2.0}),
     "classifier-10-attraction": Row(
         "10 % of the labels, attraction", known=_CLASSIFIER | _ATTRACTION, twin="random-groups"
     ),
@@ -50,6 +51,9 @@ ROWS = {
     "guide-walk": Row("guide, walk", known=_WALK),
     "guide-consensus": Row("guide, consensus", known={"source": "guide", "strength": 2.0}),
     "classifier-2": Row("2 % of the labels", known=_CLASSIFIER | {"known": 0.02}),
+    "classifier-2-strong": Row(
+        "2 % of the labels, strength 2", known=_CLASSIFIER | {"known": 0.02, "strength": 2.0}
+    ),
     "classifier-2-attraction": Row(
         "2 % of the labels, attraction", known=_CLASSIFIER | {"known": 0.02} | _ATTRACTION, twin="random-groups"
     ),
