@@ -17,6 +17,7 @@ from typing import Any
 
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SimCLRSettings
+from debiased_contrastive.images.sources import read_training_images
 from debiased_contrastive.reproduce.runner import Job, Study, main, settings_without_places
 from debiased_contrastive.runs import Run
 from studies.membership_controls import train_regression, train_with_classifier
@@ -27,10 +28,13 @@ from studies.membership_tables import force_markdown, markdown, plot
 
 
 def make_jobs(flags: Namespace) -> Iterator[Job]:
-    """All rows of both data sets for one seed, then for the next."""
-    for seed, row, data in product(range(flags.seeds), ROWS, flags.data):
-        settings = replace(BASES[data].settings(), seed=seed)
-        yield make_job(f"{data}/{row}-seed{seed}", ROWS[row], settings, flags.runs)
+    """All rows of both data sets for one seed, then for the next; and what their knowledge is worth beforehand."""
+    for seed, row, data in product(range(flags.seeds), (*ROWS, "before"), flags.data):
+        settings, name = replace(BASES[data].settings(), seed=seed), f"{data}/{row}-seed{seed}"
+        if row == "before":
+            yield Job(name, partial(measure_before, settings, flags.runs / data))
+        else:
+            yield make_job(name, ROWS[row], settings, flags.runs)
 
 
 def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
@@ -38,7 +42,9 @@ def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
     # Three measurements on the way: more of them would take as long as a part of the training.
     epochs = row.epochs * settings.training.epochs
     training = replace(settings.training, epochs=epochs, knn_every=max(1, epochs // 3))
-    settings = replace(settings, objective=replace(settings.objective, kind=row.kind), training=training)
+    settings = replace(settings, training=training)
+    if not row.known:
+        settings = replace(settings, objective=replace(settings.objective, kind=row.kind))
     if row.cross_entropy or row.regression:
         return Job(name, partial(measure_control, settings, row, runs / name))
     if row.groups:
@@ -51,7 +57,8 @@ def _with_knowledge(settings: SimCLRSettings, row: Row, file: Path | None = None
         return settings
     refresh = 10 if row.known["source"] in ("classifier", "own") else 20
     told = {"num_classes": len(settings.data.classes) or 10, "refresh": refresh, "file": file, **row.known}
-    return replace(settings, membership=ImageMembership(**told))
+    objective = replace(settings.objective, kind="debiased")
+    return replace(settings, objective=objective, membership=ImageMembership(**told))
 
 
 def measure_groups(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
@@ -63,14 +70,27 @@ def measure_groups(name: str, row: Row, settings: SimCLRSettings, runs: Path) ->
 
 
 def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
-    """The three probes, neighbours on the way, and what the knowledge was worth before and on the way."""
+    """The three probes, and neighbours and the worth of the knowledge on the way."""
+    del images
     found: dict[str, Any] = {"measures": probe(settings, run), "knn": read_course(run)}
     if settings.membership.source == "none":
         return found
     lines = [line for line in run.metrics() if "force_share" in line]
     worth = [{key: line[key] for key in ("step", "force_share", "membership_accuracy")} for line in lines]
-    before = worth_before(settings, images, run.folder.with_name(f"biased-seed{settings.seed}"))
-    return {**found, "worth": worth, "worth_before": before}
+    return {**found, "worth": worth}
+
+
+def measure_before(settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
+    """What the knowledge of each row is worth by the biased run of the same seed, before training with it."""
+    images, found = read_training_images(settings.data), {}
+    for name, row in ROWS.items():
+        # Attraction changes no weight.
+        if row.known and not row.known.get("attraction"):
+            path = runs / f"{name}-seed{settings.seed}.npy"
+            file = write_groups(path, settings, row.groups) if row.groups else None
+            told = _with_knowledge(settings, row, file)
+            found[name] = worth_before(told, images, runs / f"biased-seed{settings.seed}")
+    return {"before": found}
 
 
 def measure_control(settings: SimCLRSettings, row: Row, folder: Path) -> dict[str, Any]:

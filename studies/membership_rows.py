@@ -16,9 +16,10 @@ class Row:
 
     label: str
     """What it is, for the table."""
-    kind: Literal["biased", "unbiased", "debiased"] = "debiased"
+    kind: Literal["biased", "unbiased"] = "biased"
+    """The objective where there is no membership."""
     known: dict[str, Any] = field(default_factory=dict)
-    """Settings of its membership."""
+    """Settings of its membership, if it has one."""
     groups: float | str = ""
     """Groups that a file is written with: the share of right labels, or how else they are made."""
     cross_entropy: float = 0.0

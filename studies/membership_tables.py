@@ -19,6 +19,9 @@ from debiased_contrastive.reproduce.runner import read_percent, read_results
 from studies.membership_length import PROBES
 from studies.membership_rows import BASES, ROWS, TITLES
 
+WORTH = {"force share": "force_share", "repulsion removed": "repulsion_removed"}
+"""What is measured before training with a source."""
+
 
 def markdown(folder: Path) -> str:
     """A table for each data set."""
@@ -59,7 +62,7 @@ def _closed(biased: dict[int, float], own: dict[int, float], unbiased: dict[int,
 
 
 def force_markdown(folder: Path) -> str:
-    """For each data set: force share of the sources before any training with them, and what training closed."""
+    """For each data set: what the sources are worth before any training with them, and what training closed."""
     parts = (f"{TITLES[data]}\n\n{_force_table(folder / data)}" for data in BASES if (folder / data).is_dir())
     return "\n".join(parts)
 
@@ -101,30 +104,27 @@ def _bars(folder: Path, title: str) -> str:
 
 def _force_table(folder: Path) -> str:
     results = read_results(folder, "biased", "unbiased")
-    # The force share is that of the weights, so rows with attraction have no place here.
-    names = [
-        name for name in ROWS if name in results and ROWS[name].known and not ROWS[name].known.get("attraction")
-    ]
+    before = [run["before"] for run in results.get("before", {}).values()]
+    names = [name for name in ROWS if name in results and before and name in before[0]]
     lines, points = [], []
     for name in names:
-        runs = results[name].values()
-        before = [run["worth_before"]["force_share"] for run in runs]
-        after = [run["worth"][-1]["force_share"] for run in runs]
+        worth = [fmean(one[name][key] for one in before) for key in WORTH.values()]
         closed = [
             _closed(*(read_percent(results[row], key) for row in ("biased", name, "unbiased")))
             for key in PROBES.values()
         ]
-        points.append([fmean(before), *closed])
+        points.append([*worth, *closed])
         shown = ["-" if share is None else f"{100 * share:.0f} %" for share in closed]
-        lines.append([ROWS[name].label, f"{fmean(before):.2f}", f"{fmean(after):.2f}", *shown, str(len(before))])
-    head = ["source", "force share before", "at the end", *(f"gap closed, {name}" for name in PROBES), "seeds"]
+        lines.append([ROWS[name].label, *(f"{one:.2f}" for one in worth), *shown, str(len(results[name]))])
+    table = markdown_table(["source", *WORTH, *(f"gap closed, {name}" for name in PROBES), "seeds"], lines)
     columns = np.array([point for point in points if None not in point], float).T
-    if columns.size == 0 or columns.shape[1] < 3:
-        return markdown_table(head, lines)
-    found = ", ".join(
-        f"{np.corrcoef(columns[0], one)[0, 1]:.2f} {name}" for name, one in zip(PROBES, columns[1:], strict=True)
-    )
-    return (
-        markdown_table(head, lines)
-        + f"\nCorrelation of force share and gap closed over {columns.shape[1]} sources: {found}.\n"
-    )
+    if not columns.size or columns.shape[1] < 3:
+        return table
+    sentences = []
+    for word, own in zip(WORTH, columns, strict=False):
+        found = (np.corrcoef(own, closed)[0, 1] for closed in columns[len(WORTH) :])
+        shown = [f"{one:.2f} {name}" for name, one in zip(PROBES, found, strict=True)]
+        sentences.append(
+            f"Correlation of {word} and gap closed over {columns.shape[1]} sources: {', '.join(shown)}."
+        )
+    return table + "\n" + "\n".join(sentences) + "\n"

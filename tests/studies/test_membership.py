@@ -13,10 +13,10 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.images.sources import read_training_images
-from studies.membership import make_job, make_jobs
+from studies.membership import make_job, make_jobs, measure_before
 from studies.membership_controls import Regression, WithClassifier, train_regression
 from studies.membership_rows import BASES, ROWS
-from studies.membership_sources import draw_groups, worth_before
+from studies.membership_sources import draw_groups, repulsion_removed
 from studies.membership_tables import force_markdown, markdown, plot
 
 
@@ -38,7 +38,7 @@ def tiny_method() -> SimCLR:
 
 def test_all_rows_of_a_seed_come_first(tmp_path: Path) -> None:
     names = [job.name for job in make_jobs(Namespace(seeds=2, runs=tmp_path, data=list(BASES)))]
-    assert len(set(names)) == len(names) == 2 * 2 * len(ROWS)
+    assert len(set(names)) == len(names) == 2 * 2 * (len(ROWS) + 1)
     assert names[:2] == ["fashion/biased-seed0", "cifar10/biased-seed0"]
     assert all(name.endswith("-seed0") for name in names[: len(names) // 2])
     assert not list(tmp_path.iterdir())
@@ -67,7 +67,6 @@ def test_a_row_is_trained_and_measured(row: str, tmp_path: Path) -> None:
     assert str(tmp_path) not in json.dumps(found)
     if ROWS[row].known:
         assert found["worth"][-1]["force_share"] <= 1
-        assert found["worth_before"]["membership_accuracy"] > 0.5
 
 
 def test_groups_are_right_as_often_as_they_should() -> None:
@@ -87,9 +86,30 @@ def test_groups_are_right_as_often_as_they_should() -> None:
     assert float((labels.unsqueeze(1) == labels)[pairs].float().mean()) > 0.3
 
 
-def test_without_a_biased_run_nothing_is_known_beforehand(tmp_path: Path) -> None:
-    settings = tiny()
-    assert worth_before(settings, read_training_images(settings.data), tmp_path) == {}
+def test_all_sources_are_measured_on_a_biased_run(tmp_path: Path) -> None:
+    settings = replace(tiny(), training=replace(tiny().training, epochs=12))
+    with pytest.raises(ValueError, match="biased-seed0 must hold the biased run, for its projector"):
+        measure_before(settings, tmp_path)
+    make_job("biased-seed0", ROWS["biased"], settings, tmp_path).make(tmp_path)
+    found = measure_before(settings, tmp_path)["before"]
+    assert found.keys() == {name for name, row in ROWS.items() if row.known and not row.known.get("attraction")}
+    assert found["labels-100"]["force_share"] == pytest.approx(1, abs=1e-4)
+    assert found["labels-100"]["repulsion_removed"] == pytest.approx(1, abs=1e-4)
+    assert found["groups-70"]["repulsion_removed"] < found["groups-85"]["repulsion_removed"] < 1
+
+
+def test_repulsion_by_a_loop() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = F.normalize(torch.randn(6, 3, generator=generator), dim=1)
+    labels, q = torch.tensor([0, 0, 1, 1, 1, 2]), torch.rand(6, 6, generator=generator)
+    left = all_of_it = 0.0
+    for i in range(6):
+        e = [float((z[i] @ z[j] / 0.2).exp()) * (i != j) for j in range(6)]
+        weighted = [(1 - float(q[i, j])) * e[j] for j in range(6)]
+        same = [j for j in range(6) if labels[j] == labels[i]]
+        left += sum(weighted[j] for j in same) / sum(weighted)
+        all_of_it += sum(e[j] for j in same) / sum(e)
+    assert repulsion_removed(z, labels, q, 0.2) == pytest.approx(1 - left / all_of_it, rel=1e-4)
 
 
 @torch.no_grad()
@@ -148,16 +168,20 @@ def test_the_figure_names_every_row_and_both_ends(tmp_path: Path) -> None:
         assert word in figures["gap-fashion"]
 
 
-def test_force_share_beside_what_training_closed(tmp_path: Path) -> None:
+def test_worth_beforehand_beside_what_training_closed(tmp_path: Path) -> None:
     (tmp_path / "fashion").mkdir()
     rows = {"biased": 0.6, "unbiased": 0.7, "groups-85": 0.68, "groups-70": 0.64, "own": 0.6, "random-groups": 0.6}
     for row, accuracy in rows.items():
         measures = {"linear_top1": accuracy, "knn": accuracy, "mean_classifier": 1.3 - accuracy}
-        worth = {"force_share": 10 * accuracy - 6}
-        content = {"measures": measures, "worth": [worth | {"step": 1}], "worth_before": worth}
-        (tmp_path / "fashion" / f"{row}-seed0.json").write_text(json.dumps(content))
+        (tmp_path / "fashion" / f"{row}-seed0.json").write_text(json.dumps({"measures": measures}))
+    before = {
+        name: {"force_share": 10 * rows[name] - 6, "repulsion_removed": 6.5 - 10 * rows[name]}
+        for name in ("groups-85", "groups-70", "own")
+    }
+    (tmp_path / "fashion" / "before-seed0.json").write_text(json.dumps({"before": before}))
     lines = force_markdown(tmp_path).splitlines()
-    assert "| groups, 85 % right | 0.80 | 0.80 | 80 % | 80 % | 80 % | 1 |" in lines
+    assert "| groups, 85 % right | 0.80 | -0.30 | 80 % | 80 % | 80 % | 1 |" in lines
     assert not any("attraction" in line for line in lines)
-    wanted = "1.00 linear, 1.00 kNN, 1.00 mean classifier"
-    assert lines[-1] == f"Correlation of force share and gap closed over 3 sources: {wanted}."
+    for line, word, sign in zip(lines[-2:], ("force share", "repulsion removed"), ("", "-"), strict=True):
+        wanted = f"{sign}1.00 linear, {sign}1.00 kNN, {sign}1.00 mean classifier"
+        assert line == f"Correlation of {word} and gap closed over 3 sources: {wanted}."
