@@ -65,7 +65,7 @@ EXTRAS = {
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
-    "membership": {"numpy", "scipy", "sklearn"},
+    "membership": {"numpy", "scipy"},
     "auditing": {"numpy"},
     "tables.py": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},

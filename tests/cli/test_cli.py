@@ -248,10 +248,18 @@ def test_audit_of_files(
     main(["audit", "views.npz:z0", "--labels", "labels.txt", "--temperature", "0.2", "--batch-size", "64",
           "--tau-plus", "0.1", "--out", "report.html"])  # fmt: skip
     captured = capsys.readouterr()
-    assert "Set tau_plus" in captured.out
+    assert "its force share is 0" in " ".join(captured.out.split())
+    assert "What would change the force" in captured.out
     assert "class [0]" in captured.out
     assert "page in report.html" in captured.out
     assert "Sampling bias in views.npz:z0" in Path("report.html").read_text()
+    np.save("ids.npy", labels)
+    np.save("membership.npy", np.eye(4)[labels])
+    main(["audit", "views.npz:z0", "--labels", "labels.txt", "--guide", "views.npz:z1", "--groups", "ids.npy",
+          "--membership", "membership.npy", "--json", "--quiet"])  # fmt: skip
+    sources = {each["name"]: each for each in json.loads(capsys.readouterr().out)["sources"]}
+    assert [*sources][:5] == ["guide, consensus", "guide, walk", "groups", "membership", "own clusters"]
+    assert sources["groups"]["share"] == pytest.approx(1)
     main(["audit", "views.npz:z0", "--prior", "0.25", "--json", "--quiet"])
     found = json.loads(capsys.readouterr().out)
     assert found["prior"]["value"] == 0.25

@@ -42,6 +42,7 @@ AGENT = [
     "--training.batch", "8", "--training.evaluate-every", "1000", "--training.episodes", "1", *QUIET,
 ]  # fmt: skip
 DEBIASED = ["--objective.kind", "debiased", "--objective.tau-plus", "0.1"]
+KNOWN = ["--membership.source", "labels", "--membership.known", "0.5", "--membership.warm-up", "1"]
 FLOORED = ["--objective.kind", "debiased", "--objective.tau-plus", "0.9"]
 """So large that some queries of an agent are on the floor from the first step on."""
 RUNS: dict[str, list[str]] = {
@@ -61,6 +62,11 @@ RUNS: dict[str, list[str]] = {
         *IMAGES, *DEBIASED, "--objective.negatives", "queue", "--objective.queue-size", "60",
         "--objective.num-positives", "2",
     ],
+    "simclr-membership": [*IMAGES, *KNOWN, "--membership.attraction", "0.5"],
+    "simclr-queue-membership": [
+        *IMAGES, *KNOWN, "--objective.negatives", "queue", "--objective.queue-size", "60",
+    ],
+    "cmc-membership": [*VIEWS, *KNOWN],
     "cmc-debiased": [*VIEWS, *DEBIASED],
     "cmc-biased": [*VIEWS, "--objective.kind", "biased"],
     **{

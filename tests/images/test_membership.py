@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from debiased_contrastive.cli.main import main
+from debiased_contrastive.domain import name_run
+from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
 from debiased_contrastive.training.checkpoint import latest_checkpoint
@@ -89,7 +91,8 @@ def test_every_source_trains(source: str, queue: bool, tmp_path: Path, files: di
 def test_until_it_begins_the_loss_is_biased(queue: bool, tmp_path: Path) -> None:
     more = QUEUE if queue else []
     biased = losses(train(tmp_path / "biased", "--objective.kind", "biased", *more))
-    known = losses(train(tmp_path / "known", "--membership.source", "labels", *LEARNT, *more))
+    flags = ["--membership.source", "own", "--membership.warm-up", "1", "--membership.refresh", "1"]
+    known = losses(train(tmp_path / "known", *flags, *more))
     assert known[:STEPS] == biased[:STEPS]
     assert known[STEPS] != biased[STEPS]
 
@@ -222,16 +225,28 @@ def test_a_run_does_not_go_on_with_another_file(
     assert "must go on with the data that it began with" in capsys.readouterr().err
 
 
+def test_the_page_shows_what_it_was_worth(tmp_path: Path) -> None:
+    for name, flags in (
+        ("biased", ["--objective.kind", "biased"]),
+        ("own", ["--membership.source", "own", *LEARNT]),
+    ):
+        train(tmp_path / "runs" / name, *flags)
+    main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "page.html")])
+    page = (tmp_path / "page.html").read_text()
+    words = ("Force share of the membership", "Accuracy of the membership", "Effective number of negatives")
+    assert all(word in page for word in (*words, "membership from own features"))
+
+
+def test_a_run_is_named_by_its_source() -> None:
+    plain = SimCLRSettings(preset="demo")
+    known = SimCLRSettings(preset="demo", membership=ImageMembership("classifier"))
+    assert (name_run(plain), name_run(known)) == ("demo-debiased-seed0", "demo-classifier-seed0")
+
+
 def test_without_a_source_nothing_is_written_of_it() -> None:
     plain = SimCLRSettings()
     assert "membership" not in as_json(plain)
     assert read_settings(as_json(plain)) == plain
-    known = read_settings(as_json(plain) | {"membership": {**_defaults(), "source": "labels", "known": 0.25}})
-    assert (known.membership.source, known.membership.known) == ("labels", 0.25)
+    known = SimCLRSettings(membership=ImageMembership("labels", known=0.25))
+    assert as_json(known)["membership"]["known"] == 0.25
     assert read_settings(json.loads(json.dumps(as_json(known)))) == known
-
-
-def _defaults() -> dict[str, Any]:
-    known = SimCLRSettings(membership=type(SimCLRSettings().membership)("own"))
-    content: dict[str, Any] = as_json(known)["membership"]
-    return content

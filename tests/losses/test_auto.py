@@ -118,7 +118,31 @@ def test_evaluation_leaves_it_as_it_is() -> None:
     loss.train()(x, y)
     kept = loss.state_dict()
     loss.eval()(y, x)
-    assert loss.state_dict() == kept
+    assert [*loss.state_dict()] == [*kept]
+    assert all(torch.equal(value, kept[name]) for name, value in loss.state_dict().items())
+
+
+def test_calls_without_gradients_do_not_count() -> None:
+    """Trainers of other libraries evaluate under no_grad, and never call eval() of a loss."""
+    loss = dc.DebiasedNTXentLoss(0.5, dc.AutoTauPlus(warm_up=0))
+    x, y, _ = batches(1)[0]
+    with torch.no_grad():
+        loss(x, y)
+    assert (auto_of(loss).calls, auto_of(loss).of_cap) == (0, None)
+    loss(x, y)
+    assert auto_of(loss).calls == 1
+
+
+def test_its_state_is_a_tensor_and_states_of_earlier_versions_are_read() -> None:
+    loss = dc.DebiasedNTXentLoss(0.5, dc.AutoTauPlus(warm_up=0))
+    assert all(isinstance(value, torch.Tensor) for value in loss.state_dict().values())
+    fresh = dc.AutoTauPlus()
+    fresh.set_extra_state(dc.AutoTauPlus().get_extra_state())
+    assert (fresh.calls, fresh.of_cap) == (0, None)
+    fresh.set_extra_state({"calls": 7, "of_cap": 0.25})
+    again = dc.AutoTauPlus()
+    again.set_extra_state(fresh.get_extra_state())
+    assert (again.calls, again.of_cap) == (7, 0.25)
 
 
 def test_the_call_takes_precedence_and_labels_need_none() -> None:

@@ -63,6 +63,7 @@ def test_partitions_are_that_of_the_loops() -> None:
     equal = (codes.unsqueeze(1) == codes) & (codes >= 0).unsqueeze(1)
     want = reference.force_share(z.tolist(), labels.tolist(), equal.double().mean(2).tolist(), 0.5, 1.0, True)
     assert force_share(z, labels, partitions=codes) == pytest.approx(want, abs=1e-6)
+    assert force_share(z.numpy(), labels.numpy(), partitions=codes.numpy()) == pytest.approx(want, abs=1e-6)
 
 
 @given(seed=st.integers(0, 99), temperature=st.floats(0.05, 2.0), part=st.floats(0, 1), tangent=st.booleans())
@@ -153,6 +154,15 @@ def test_some_anchors_stand_for_all() -> None:
     assert len(some.level) == 300
     assert torch.equal(some.level, every.level[:300])
     assert some.share(1.0) == pytest.approx(every.share(1.0), abs=0.1)
+
+
+def test_what_a_sample_shares_with_itself_does_not_count() -> None:
+    z, labels = world(60)
+    same = (labels.unsqueeze(1) == labels).float() / 4
+    alone, whole = (force_curve(z, labels, Knowledge(graph=sparse.csr_array(q.numpy())))
+                    for q in (same.clone().fill_diagonal_(0), same.clone().fill_diagonal_(1)))  # fmt: skip
+    assert alone.limit == whole.limit == 4
+    assert alone.share(2.0) == whole.share(2.0)
 
 
 def test_low_temperatures_and_lost_weights_stay_finite() -> None:

@@ -93,6 +93,18 @@ def test_a_walk_in_small_data_is_certain_of_few_alone() -> None:
     assert sure.quality["mean_q"] > known.quality["mean_q"]
 
 
+def test_the_control_has_the_weights_of_the_walk_and_knows_nothing() -> None:
+    features, labels = world(400, noise=0.5)
+    walk, control = (
+        from_guide(features, form=form, num_classes=4, labels=labels, seed=3) for form in ("walk", "random")
+    )
+    assert walk.graph is not None
+    assert control.graph is not None
+    assert abs(control.graph.nnz - walk.graph.nnz) < 0.05 * walk.graph.nnz
+    assert control.quality["q_same"] == pytest.approx(control.quality["q_other"], rel=0.2)
+    assert walk.quality["q_same"] > 2 * walk.quality["q_other"]
+
+
 def test_few_directions_are_no_error() -> None:
     features = torch.eye(2).repeat(50, 1)
     q = all_q(from_guide(features))
@@ -108,8 +120,8 @@ def test_few_directions_are_no_error() -> None:
         (np.ones(4), {}, r"shape \(n, d\)"),
         (np.ones((4, 2), int), {}, "floating-point"),
         (np.ones((1, 2)), {}, "at least two rows"),
-        (np.ones((4, 2)), {"form": "graph"}, 'form must be "consensus" or "walk"'),
-        (np.eye(4), {"form": "graph"}, 'form must be "consensus" or "walk"'),
+        (np.ones((4, 2)), {"form": "graph"}, 'form must be "consensus", "walk" or "random"'),
+        (np.eye(4), {"form": "graph"}, 'form must be "consensus", "walk" or "random"'),
         (np.eye(4), {"neighbours": 0}, "neighbours must be at least 1"),
         (np.eye(4), {"labels": [0, 1]}, "one for each sample of 4"),
     ],

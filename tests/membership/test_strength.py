@@ -57,6 +57,10 @@ def test_the_search_is_better_on_held_out_labels_than_the_closed_form() -> None:
             searched = held_out.share(seen.best)
             assert searched > max(0.0, held_out.share(held_out.best) - 0.06)
             gains.append(searched - held_out.share(first_order(seen)))
+        chance = Knowledge(
+            partitions=torch.randint(CLASSES, (900, 1), generator=torch.Generator().manual_seed(seed))
+        )
+        assert force_curve(z, rest, chance).share(best_strength(z, few, chance)) > -0.02
     # The closed form trusts clusters too much; where all trust is right, both say 1.
     assert max(gains) > 0.04
     assert sum(gains) / len(gains) > 0.02

@@ -131,3 +131,20 @@ def test_membership_and_partitions_are_kept_for_each_sample() -> None:
     assert plain.partitions is None
     with pytest.raises(ValueError, match=r"membership must be probabilities of shape \(2, 0\)"):
         plain.store(torch.tensor([1, 2]), torch.randn(2, 3), membership=p)
+
+
+def test_what_waits_is_a_tensor_and_dicts_of_earlier_versions_are_read() -> None:
+    def make() -> MemoryBank:
+        return MemoryBank(5, 3, generator=torch.Generator().manual_seed(0))
+
+    bank, again, old = make(), make(), make()
+    assert bank.get_extra_state().shape == (0, 4)
+    ids, z = torch.tensor([3, 1]), torch.randn(2, 3, generator=torch.Generator().manual_seed(1))
+    bank.store(ids, z)
+    again.load_state_dict(bank.state_dict())
+    old.set_extra_state({"ids": ids, "z": z})
+    want = bank.embeddings
+    assert torch.equal(again.embeddings, want)
+    assert torch.equal(old.embeddings, want)
+    old.set_extra_state({})
+    assert torch.equal(old.embeddings, want)

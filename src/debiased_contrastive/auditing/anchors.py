@@ -56,6 +56,15 @@ class Anchors:
         share = share_of_cap(self.statistics, self.log_mean_negatives)
         return float(debiased(self.statistics, auto_tau_plus(self.statistics, share, prior)).mean())
 
+    def spread(self, tau_plus: float) -> float:
+        """Standard deviation of the sizes of the anchors' forces beside their mean."""
+        with torch.enable_grad():
+            log_mean = self.statistics.log_mean_unlabeled.detach().requires_grad_()
+            losses = debiased(replace(self.statistics, log_mean_unlabeled=log_mean), tau_plus)
+            (sizes,) = torch.autograd.grad(losses.sum(), log_mean)
+        mean = float(sizes.mean())
+        return float(sizes.std(correction=0)) / mean if mean > 0 else 0.0
+
     @property
     def bias(self) -> Tensor:
         """(a,) by how much the biased loss of each anchor is above the unbiased one."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from debiased_contrastive.auditing.advice import advise, labels_for_half
 from debiased_contrastive.auditing.anchors import Anchors, measure_anchors, next_in_class
 from debiased_contrastive.auditing.result import (
     SAFE_FLOORED_SHARE,
@@ -15,7 +16,6 @@ from debiased_contrastive.auditing.result import (
     AuditResult,
     Histogram,
     SettingEffect,
-    advise,
 )
 from debiased_contrastive.auditing.sample import (
     Indices,
@@ -27,6 +27,7 @@ from debiased_contrastive.auditing.sample import (
     open_pairs,
     read_labels,
 )
+from debiased_contrastive.auditing.sources import measure_sources, open_given, read_sources
 from debiased_contrastive.objectives.checks import check_tau_plus
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
@@ -38,6 +39,10 @@ POSITIVE_PAIRS, RANDOM_PAIRS = 3000, 30_000
 NAMED_CLASSES, FEWEST_ANCHORS = 10, 10
 """Number of classes that are listed, and number of anchors of a class below which its bias is not given."""
 HISTOGRAM_BINS = 60
+_WHERE_SOURCES_ARE = (
+    "from_guide, from_groups and from_few_labels are in debiased_contrastive.membership.{guide,labels,classifier}; "
+    "what they return has `arguments(ids)`, which the loss takes for the rows of a batch."
+)
 
 
 def audit(
@@ -49,10 +54,13 @@ def audit(
     batch_size: int = 256,
     prior: float | None = None,
     tau_plus: float | None = None,
+    guide: Any = None,
+    groups: Any = None,
+    membership: Any = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> AuditResult:
-    """How much sampling bias there is in embeddings: priors, the largest safe tau_plus, losses, and advice.
+    """How much sampling bias there is in embeddings, what would take it out of the force, and advice.
 
     Args:
         embeddings: An array or tensor (n, d), or the path of an .npy, .npz, .parquet or .safetensors file, which is
@@ -63,11 +71,15 @@ def audit(
         batch_size: Batch size of the loss: each anchor has one unlabeled sample less.
         prior: The probability that two rows share a class, if it is known.
         tau_plus: A setting whose effect is measured, too.
+        guide: Embeddings (n, e) of the same rows by another model.
+        groups: (n,) or (n, B) ids that rows share, numbers or words; -1 and empty ones are unknown.
+        membership: (n, k) probability that a row is of a class.
         seed: Seed of the rows that are drawn.
         progress: Called with the amount done, the total amount, and what is being done.
 
     Returns:
-        The numbers, and which tau_plus to set.
+        The numbers, and what to do. With labels, `sources` says what the guide, groups and membership, the rows'
+        own clusters and classifiers on some of the labels would take out of the bias of the force.
 
     Raises:
         ValueError: If an input or a setting cannot be used; one line says which, why, and what to do.
@@ -78,10 +90,13 @@ def audit(
     rows = open_embeddings(embeddings, "embeddings")
     positives = None if pairs is None else open_pairs(pairs, rows)
     classes, names = (None, []) if labels is None else read_labels(labels, rows)
+    given = open_given(rows, guide=guide, groups=groups, membership=membership)
     sample = draw_sample(rows, positives, classes, wanted=batch_size, seed=seed, progress=progress)
     priors, refusals = _estimate_priors(sample, classes, prior, seed, progress)
     believed, is_doubtful = _choose_prior(priors)
     anchors = measure_anchors(sample, temperature=temperature, batch_size=batch_size, prior=believed.value)
+    known = read_sources(sample, given, None if classes is None else len(names), seed, progress)
+    sources, force_bias, failures = measure_sources(sample, known, temperature, progress)
     tau_cap = anchors.tau_cap
     tau_safe = _largest_safe(tau_cap)
     constant = _best_constant(anchors, tau_safe)
@@ -113,11 +128,21 @@ def audit(
         constant=constant,
         loss_at_constant=anchors.loss(constant),
         loss_at_auto=anchors.auto_loss(believed.value),
+        spread_biased=anchors.spread(0.0),
+        spread_at_constant=anchors.spread(constant),
+        force_bias=force_bias,
+        sources=sources,
+        labels_for_half=labels_for_half(sources),
         tau_plus=0.0,
         advice="",
         asked=effect,
         histograms=_histograms(sample, seed),
-        notes=(*_notes(sample, anchors, positives, classes, rows.shape[0], batch_size), *refusals),
+        notes=(
+            *_notes(sample, anchors, positives, classes, rows.shape[0], batch_size),
+            *((_WHERE_SOURCES_ARE,) if sources else ()),
+            *refusals,
+            *failures,
+        ),
     )
     setting, words = advise(result, is_doubtful=is_doubtful)
     return replace(result, tau_plus=setting, advice=words)
@@ -267,6 +292,11 @@ def _notes(
         )
     if sample.labels is None:
         notes.append("Without labels, the loss with true negatives is guessed from the prior and the similarities.")
+    else:
+        notes.append(
+            "Force shares are measured on these embeddings before any training: they say how much of the bias of "
+            "the force goes, not how many points of accuracy a training gains."
+        )
     notes.append(
         f"An anchor has N = {batch_size - 1:,} unlabeled samples, one for each other row of the batch. The two "
         "views of SimCLR have twice as many: for a batch of b images give 2b - 1."

@@ -1,21 +1,18 @@
-"""The result of an audit as plain numbers, and its advice in two sentences."""
+"""The result of an audit as plain numbers."""
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.prior.estimate import PriorEstimate
-from debiased_contrastive.report.numbers import small
 
-NEGLIGIBLE_BIAS = 0.01
-"""Share of the biased loss, and size of the bias, below which a correction is not worth it."""
-SHARE_TO_CLOSE = 0.5
-"""Share of the gap that a constant must close to be preferred to an "auto" that closes more."""
 SAFE_FLOORED_SHARE = 0.05
 """Share of anchors on the floor up to which a tau_plus is safe."""
+
+OWN = "own clusters"
+"""Name of the source that is made of the embeddings themselves."""
 
 Setting: TypeAlias = float | Literal["auto"]
 
@@ -41,6 +38,30 @@ class SettingEffect:
     floored: float
     """Share of the anchors that it puts on the floor."""
     loss: float
+
+
+@dataclass(frozen=True)
+class SourceEffect:
+    """What a source of knowledge about classes does to the force on embeddings."""
+
+    name: str
+    argument: str
+    """Of the loss that takes it: membership, partitions or weights."""
+    made_by: str
+    """The call in `membership/` that makes it."""
+    labels: int | None
+    """Number of labels that it takes, if any."""
+    share: float | None
+    """Force share at strength 1: 1 as good as all labels, 0 as bad as none, below it harm; None without labels."""
+    strength: float
+    """The strength to use: that of the largest share, or what is safe where no label tells."""
+    best_share: float | None
+    """Force share at that strength."""
+    curve: tuple[tuple[float, float], ...]
+    """Pairs of a strength and its force share."""
+    words: str
+    """What to do with it."""
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -92,10 +113,20 @@ class AuditResult:
     loss_at_constant: float
     loss_at_auto: float
     """The loss with an automatic tau_plus of this prior."""
+    spread_biased: float
+    """Standard deviation of the sizes of the anchors' forces beside their mean, for tau_plus = 0."""
+    spread_at_constant: float
+    """The same for the constant: with one positive, sizes are all that tau_plus changes of the force."""
+    force_bias: float | None
+    """Size of the bias in the force, beside the force of true negatives alone; None without labels."""
+    sources: tuple[SourceEffect, ...]
+    """What is known of the rows beside them, and what that does to the force."""
+    labels_for_half: int | None
+    """Number of labels with which a classifier takes half of the bias out of the force; None if not known."""
     tau_plus: Setting
-    """The advised setting: 0, the constant, or "auto" with this prior."""
+    """What sets the value of the loss right: 0, the constant, or "auto" with this prior."""
     advice: str
-    """The advice in words, with its reason."""
+    """What to do, in words, with its reason."""
     asked: SettingEffect | None
     """The effect of the tau_plus that was asked for."""
     histograms: tuple[Histogram, ...]
@@ -123,68 +154,3 @@ class AuditResult:
         if out is not None:
             write_atomically(Path(out), content)
         return content
-
-
-def advise(result: AuditResult, *, is_doubtful: bool) -> tuple[Setting, str]:
-    """The tau_plus to set, and why, in two sentences; `is_doubtful` if something speaks against the prior."""
-    prior = result.prior.value
-    biased, unbiased = result.biased_loss, result.unbiased_loss
-    gap = f"the biased loss is {biased:.3g}, with true negatives alone it would be {unbiased:.3g}"
-    if is_doubtful:
-        return 0.0, (
-            "Keep tau_plus=0 until the prior is known: pass it, or labels of a few hundred rows, since these "
-            f"embeddings do not tell. If it were {small(prior)}, as clusters say, {gap}."
-        )
-    if unbiased > biased:
-        return 0.0, (
-            f"Keep tau_plus=0: samples of one class are no nearer to each other than others, {gap}. "
-            "So false negatives do no harm that a correction could undo."
-        )
-    if biased - unbiased < NEGLIGIBLE_BIAS * max(1.0, biased):
-        count = prior * (result.batch_size - 1)
-        return 0.0, (
-            f"Keep tau_plus=0: sampling bias is negligible here, {gap}. About {count:.1f} of an anchor's "
-            f"{result.batch_size - 1} unlabeled samples share its class, but hardly add to its loss."
-        )
-    return _advise_correction(result, gap)
-
-
-def _advise_correction(result: AuditResult, gap: str) -> tuple[Setting, str]:
-    prior = result.prior.value
-    by_constant = share_closed(result.biased_loss, result.unbiased_loss, result.loss_at_constant)
-    by_auto = share_closed(result.biased_loss, result.unbiased_loss, result.loss_at_auto)
-    at_prior = f"the prior itself, {small(prior)}, would put {100 * result.floored_at_prior:.0f} % of the anchors"
-    if by_constant < SHARE_TO_CLOSE and by_auto > by_constant:
-        return "auto", (
-            f"Set tau_plus=AutoTauPlus(prior={round_down(prior)}), which closes {100 * by_auto:.0f} % of the "
-            f"gap: at temperature {result.temperature:g} no constant that keeps "
-            f"{100 - 100 * SAFE_FLOORED_SHARE:.0f} % of the anchors off the floor closes half of it, and "
-            f"{at_prior} there. Sampling bias is worth a correction: {gap}."
-        )
-    limit = f", not more: {at_prior} on the floor" if result.floored_at_prior > SAFE_FLOORED_SHARE else ""
-    return result.constant, (
-        f"Set tau_plus={round_down(result.constant)}{limit}. "
-        f"It closes {100 * by_constant:.0f} % of the gap that sampling bias makes: {gap}."
-    )
-
-
-def share_closed(biased: float, unbiased: float, corrected: float) -> float:
-    """Share of the gap between the biased and the unbiased loss that a correction closes; less if it overshoots.
-
-    >>> share_closed(4.0, 3.0, 3.25), share_closed(4.0, 3.0, 1.0)
-    (0.75, -1.0)
-    """
-    return 1 - abs(corrected - unbiased) / (biased - unbiased)
-
-
-def round_down(value: float) -> str:
-    """Two digits, as one would type them; rounded down, since more may not be safe.
-
-    >>> round_down(0.1), round_down(0.00437), round_down(0.0), round_down(0.4999)
-    ('0.1', '0.0043', '0', '0.49')
-    """
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 1)
-    # Slightly more, since 0.1 is slightly less than ten times 0.01.
-    return small(math.floor(value / unit * (1 + 1e-9)) * unit)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from debiased_contrastive.tables import Table, open_table
+from debiased_contrastive.tables import Array, Table, open_table
 
 FEWEST_ROWS = 50
 """Smallest number of rows that is audited."""
@@ -103,6 +103,17 @@ def read_unit_rows(rows: Table, chosen: Indices, progress: Progress) -> npt.NDAr
             f"first is row {first}: drop them, or look at the encoder that made them"
         )
     return kept
+
+
+def read_rows(rows: Table, chosen: Indices, progress: Progress) -> Array:
+    """Read the rows at these sorted places as they are."""
+    kept, start = [], 0
+    for block in rows.blocks():
+        low, high = np.searchsorted(chosen, (start, start + len(block)))
+        kept.append(block[chosen[low:high] - start])
+        start += len(block)
+        progress(start, rows.shape[0], f"reading {rows.name}")
+    return np.concatenate(kept)
 
 
 def open_embeddings(source: Any, name: str, like: Table | None = None) -> Table:

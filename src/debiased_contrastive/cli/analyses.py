@@ -19,11 +19,14 @@ from debiased_contrastive.report.analyses import (
     prior_rows,
     render_audit,
     setting_rows,
+    source_rows,
 )
 from debiased_contrastive.report.numbers import four_digits
 
 RESULTS = "theory.json"
-_AUDIT_SETTINGS = ("pairs", "labels", "temperature", "batch_size", "prior", "tau_plus", "seed")
+_AUDIT_SETTINGS = (
+    "pairs", "labels", "temperature", "batch_size", "prior", "tau_plus", "guide", "groups", "membership", "seed",
+)  # fmt: skip
 """Arguments of an audit beside the embeddings."""
 
 
@@ -103,6 +106,9 @@ def audit(command: Audit) -> None:
 def _show_audit(found: dict[str, Any]) -> None:
     header = ["by", "tau_plus", "95 % interval", "against it"]
     table("What tau_plus is", header, [[*row] for row in prior_rows(found)])
+    if found["sources"]:
+        header = ["source", "force share", "strength", "share there", "what to do"]
+        table("What would change the force", header, [[*row] for row in source_rows(found)])
     table("Settings of tau_plus", ["setting", "value", "what it is"], [[*row] for row in setting_rows(found)])
     table("Losses", ["loss", "value", "what it is"], [[*row] for row in loss_rows(found)])
     if found["classes"]:

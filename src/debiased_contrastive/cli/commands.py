@@ -187,7 +187,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Audit:
-    """Measure how much sampling bias embeddings have, and advise which tau_plus to set."""
+    """Measure how much sampling bias embeddings have, and what would take it out of training."""
 
     embeddings: Annotated[str, tyro.conf.arg(metavar="EMBEDDINGS"), tyro.conf.Positional]
     """A file with one embedding per row, .npy, .npz, .parquet or .safetensors; FILE:NAME picks one array of
@@ -205,6 +205,12 @@ class Audit:
     """Probability that two rows share a class, if it is known: 0.1 for ten classes of equal size."""
     tau_plus: float | None = None
     """A value of tau_plus whose effect is shown."""
+    guide: str | None = None
+    """A file with an embedding of each row by another model; labels tell what it is worth."""
+    groups: str | None = None
+    """A file with one or several ids for each row, which rows may share: category, patient; -1 is unknown."""
+    membership: str | None = None
+    """A file with the probability of each class for each row, (rows, classes)."""
     out: Path | None = None
     """Also write an HTML page with plots, such as report.html."""
     json: bool = False

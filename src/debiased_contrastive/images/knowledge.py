@@ -152,4 +152,8 @@ def check_knowledge(settings: ImageSettings, images: Images | FolderImages) -> N
             f"membership.source {settings.membership.source} needs class folders; the images are in one folder: "
             "use groups, guide or own"
         )
+    if settings.membership.source == "classifier" and len(images.class_names) < 2:
+        raise ValueError(
+            "membership.source classifier needs two classes or more; got one: use groups, guide or own"
+        )
     read_rows(settings.membership.source, settings.membership.file, len(images))

@@ -39,8 +39,9 @@ class AutoTauPlus(nn.Module):
     tau_eff, the tau_plus with which the correction gives the true negatives' mean, is guessed from the unlabeled
     logits, see `guess_log_mean_negatives`; it needs to know the prior. No anchor reaches the floor. The correction
     is a constant for gradients, see `with_constant_correction`. In the first `warm_up` calls tau_plus is 0, since
-    untrained embeddings do not tell classes apart. Calls in evaluation mode change nothing. `of_cap` and the number
-    of calls are in the state_dict.
+    untrained embeddings do not tell classes apart. Calls in evaluation mode, and calls without gradients, change
+    nothing: not every trainer tells its loss that it evaluates. `of_cap` and the number of calls are in the
+    state_dict.
 
     It is for positives that stand in for the class, as augmented views do. Where they are samples of it,
     tau_plus = prior is right.
@@ -70,15 +71,18 @@ class AutoTauPlus(nn.Module):
         """Name and value of each setting, in one line."""
         return f"prior={self.prior}, warm_up={self.warm_up}"
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The number of calls and the moving average, for a checkpoint."""
-        return {"calls": self.calls, "of_cap": self.of_cap}
+    def get_extra_state(self) -> Tensor:
+        """The number of calls and the moving average, -1 if there is none; all checkpoint formats hold a tensor."""
+        return torch.tensor([self.calls, -1.0 if self.of_cap is None else self.of_cap], dtype=torch.float64)
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Continue from a checkpoint."""
-        self.calls, self.of_cap = state["calls"], state["of_cap"]
+    def set_extra_state(self, state: Tensor | dict[str, Any]) -> None:
+        """Continue from a checkpoint, also from a dict, which earlier versions wrote."""
+        if isinstance(state, dict):
+            self.calls, self.of_cap = state["calls"], state["of_cap"]
+            return
+        calls, of_cap = state.tolist()
+        self.calls, self.of_cap = int(calls), None if of_cap < 0 else of_cap
 
-    @torch.no_grad()
     def forward(
         self, statistics: Statistics, first_logits: Callable[[int], Tensor], share: Share, beta: float = 0.0
     ) -> float | Tensor:
@@ -90,19 +94,20 @@ class AutoTauPlus(nn.Module):
             share: This process's part of the batch.
             beta: Tilt of the unlabeled mean.
         """
+        is_training = self.training and torch.is_grad_enabled()
         with _LOCK:
-            is_due = self._count_call()
-        if is_due:
-            self._update_share(statistics, first_logits(ANCHORS_PER_LOOK), share, beta)
-        if self.of_cap is None or self.calls <= self.warm_up:
-            return 0.0
-        return auto_tau_plus(statistics, self.of_cap, self.prior)
+            is_due = is_training and self._count_call()
+        with torch.no_grad():
+            if is_due:
+                self._update_share(statistics, first_logits(ANCHORS_PER_LOOK), share, beta)
+            if self.of_cap is None or self.calls <= self.warm_up:
+                return 0.0
+            return auto_tau_plus(statistics, self.of_cap, self.prior)
 
     def _count_call(self) -> bool:
         """Count a call in training; True where it is one that estimates."""
-        if self.training:
-            self.calls += 1
-        return self.training and self.calls > self.warm_up and (self.calls - self.warm_up) % CALLS_PER_LOOK == 1
+        self.calls += 1
+        return self.calls > self.warm_up and (self.calls - self.warm_up) % CALLS_PER_LOOK == 1
 
     def _update_share(self, statistics: Statistics, logits: Tensor, share: Share, beta: float) -> None:
         log_mean_negatives = guess_log_mean_negatives(logits, self.prior, beta)

@@ -26,9 +26,9 @@ def force_share(
     z: Features,
     labels: Labels,
     *,
-    membership: Tensor | None = None,
-    partitions: Tensor | None = None,
-    weights: Tensor | None = None,
+    membership: Features | None = None,
+    partitions: Features | None = None,
+    weights: Features | None = None,
     knowledge: Knowledge | None = None,
     temperature: float = 0.5,
     strength: float = 1.0,
@@ -223,7 +223,7 @@ def _read(
 
 
 def _same_class(
-    membership: Tensor | None, partitions: Tensor | None, weights: Tensor | None, knowledge: Knowledge | None
+    membership: Features | None, partitions: Features | None, weights: Features | None, knowledge: Knowledge | None
 ) -> tuple[SameClass, int]:
     """q by places, of whichever form is given, and the number of samples."""
     given = {"membership": membership, "partitions": partitions, "weights": weights, "knowledge": knowledge}
@@ -233,18 +233,19 @@ def _same_class(
             f"exactly one of {', '.join(given)} must be given; got {', '.join(forms) or 'none of them'}"
         )
     if weights is not None:
-        unlike = weights.detach().cpu()
+        unlike = torch.as_tensor(weights).detach().cpu()
         in_range = bool(((unlike >= 0) & (unlike <= 1)).all())
         if unlike.ndim != 2 or unlike.shape[0] != unlike.shape[1] or not in_range:
             raise ValueError(f"weights must lie in [0, 1], (n, n) of them; got shape {tuple(unlike.shape)}")
         return lambda rows, columns: 1 - unlike[rows][:, columns].double(), len(unlike)
     if membership is not None:
-        knowledge = Knowledge(membership=check_membership(membership.detach().cpu()))
+        knowledge = Knowledge(membership=check_membership(torch.as_tensor(membership).detach().cpu()))
     elif partitions is not None:
-        if partitions.ndim != 2 or partitions.is_floating_point():
-            what = f"{partitions.dtype} of shape {tuple(partitions.shape)}"
+        codes = torch.as_tensor(partitions).detach().cpu()
+        if codes.ndim != 2 or codes.is_floating_point():
+            what = f"{codes.dtype} of shape {tuple(codes.shape)}"
             raise ValueError(f"partitions must be whole numbers of shape (n, B), -1 = unknown; got {what}")
-        knowledge = Knowledge(partitions=partitions.detach().cpu())
+        knowledge = Knowledge(partitions=codes)
     assert knowledge is not None
     return knowledge.same_class, len(knowledge)
 

@@ -78,8 +78,7 @@ def from_guide(
     if form not in ("walk", "random"):
         raise ValueError(f'form must be "consensus", "walk" or "random"; got {form!r}')
     graph = walk(neighbour_graph(unit, neighbours), steps=steps, certain=certain, kept=kept)
-    if form == "random":
-        graph = random_graph(graph, seed)
+    graph = random_graph(graph, seed) if form == "random" else graph
     return rate(Knowledge(graph=graph, quality=quality, warnings=tuple(doubts)), labels)
 
 

@@ -16,9 +16,10 @@ ROWS = 1000
 def best_strength(z: Features, labels: Labels, knowledge: Knowledge, temperature: float = 0.5) -> float:
     """The strength from 0 to 1 / max q with the largest force share on the rows whose label is known.
 
-    It is 1 on the labels themselves and near 0 on a random partition. A few hundred labels are enough; with 100 a
-    single draw can still do harm. Knowledge that was made from these labels must be cross-fitted, or else it is
-    trusted too much.
+    It is 1 on the labels themselves, and near 0 on a random partition if labels are many; if they are few it can be
+    more, which costs next to nothing. In worlds of known truth, 300 labels had a share within 0.02 of the largest
+    one on average, 100 labels within 0.05. Knowledge that was made from these labels must be cross-fitted, or else
+    it is trusted too much.
 
     To first order in the strength, the best one is sum <D_i, B_i> / sum |D_i|^2 with D_i as in `ForceCurve` and B_i
     the bias of the force. The search over the exact curve costs nothing beside it and is never worse.

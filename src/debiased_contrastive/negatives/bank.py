@@ -118,13 +118,22 @@ class MemoryBank(nn.Module):
             mixed = self.momentum * self.storage[ids] + (1 - self.momentum) * F.normalize(z, dim=1)
             self.storage[ids] = F.normalize(mixed, dim=1)
 
-    def get_extra_state(self) -> dict[str, Tensor]:
-        """What waits to be mixed in: a checkpoint changes nothing, since one process writes it for all."""
-        return {} if self._waiting is None else dict(zip(("ids", "z"), self._waiting, strict=True))
+    def get_extra_state(self) -> Tensor:
+        """What waits to be mixed in, ids before their rows: one process writes a checkpoint for all.
 
-    def set_extra_state(self, state: dict[str, Tensor]) -> None:
-        """Continue where the saved bank stood."""
-        self._waiting = (state["ids"], state["z"]) if state else None
+        Float64 holds ids and rows exactly, and one tensor goes into every checkpoint format.
+        """
+        if self._waiting is None:
+            return torch.empty(0, 1 + self.storage.shape[1], dtype=torch.float64)
+        ids, z = self._waiting
+        return torch.cat([ids.unsqueeze(1).double(), z.double()], 1)
+
+    def set_extra_state(self, state: Tensor | dict[str, Tensor]) -> None:
+        """Continue where the saved bank stood, also from a dict, which earlier versions wrote."""
+        if isinstance(state, dict):
+            self._waiting = (state["ids"], state["z"]) if state else None
+        else:
+            self._waiting = (state[:, 0].long(), state[:, 1:].to(self.storage)) if len(state) else None
 
 
 def draw_places(b: int, size: int, count: int, generator: torch.Generator) -> Tensor:

@@ -16,6 +16,8 @@ _POSITIVES = {
     "labels": "positives are rows of the same class",
     "none": "positives are taken to be equal to their anchor",
 }
+_SOURCES = (*plots.DEBIASED, plots.BIASED)
+"""Colours of sources that take no labels, of which there are at most five."""
 CLAIM_HEADER = ["claim", "printed", "measured", "corrected", "verdict", "where", "cases"]
 _LINE_COLOURS = {"printed": (plots.OTHER,), "corrected": (plots.UNBIASED,), "measured": plots.DEBIASED}
 _SIGNS = {"at most": "≤ ", "at least": "≥ ", "above": "> ", "equal": ""}
@@ -30,6 +32,8 @@ def render_audit(audit: Mapping[str, Any]) -> str:
     )
     file = audit["source"].replace("\\", "/").rsplit("/", 1)[-1]
     parts = {
+        "sources": source_rows(audit),
+        "force": [_draw_force(audit)] if any(one["curve"] for one in audit["sources"]) else [],
         "settings": setting_rows(audit),
         "losses": loss_rows(audit),
         "num_anchors": audit["num_anchors"],
@@ -43,13 +47,36 @@ def render_audit(audit: Mapping[str, Any]) -> str:
     return render(title=f"Sampling bias in {file}", what=what, lead=audit["advice"], audit=parts)
 
 
+def source_rows(audit: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """What is known of the rows: a name, force share at strength 1, strength to use, share there, what to do."""
+    rows = []
+    for one in audit["sources"]:
+        share, best = ("unknown" if value is None else _share(value) for value in (one["share"], one["best_share"]))
+        rows.append((one["name"], share, f"{one['strength']:.2f}", best, one["words"]))
+    if any(one["share"] is not None for one in audit["sources"]):
+        rows.append(
+            ("tau_plus", _share(0.0), "-", _share(0.0), "With one positive it turns no force, by construction.")
+        )
+    return rows
+
+
+def _share(value: float) -> str:
+    # Rounding must not make a share of exactly 0 negative.
+    return f"{round(value, 2) + 0.0:.2f}"
+
+
 def setting_rows(audit: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """The values of tau_plus to choose from: a name, its value, what it means."""
     auto = audit["tau_plus"] == "auto"
-    advised = f"AutoTauPlus(prior={small(audit['prior']['value'])})" if auto else small(audit["tau_plus"])
+    named = f"AutoTauPlus(prior={small(audit['prior']['value'])})" if auto else small(audit["tau_plus"])
     rows = [
-        ("advised", advised, "see above" if auto else "0 is no correction"),
+        ("right in value", named, "and with one positive without effect on any direction; 0 is no correction"),
         ("best safe constant", small(audit["constant"]), "its loss is nearest to that with true negatives"),
+        (
+            "spread of the forces",
+            f"{audit['spread_biased']:.2f} to {audit['spread_at_constant']:.2f}",
+            "of their sizes beside the mean, from tau_plus=0 to that constant: all that it changes of the force",
+        ),
         ("tau_eff", small(audit["tau_eff"]), "with which the correction gives the true negatives' mean; median"),
         ("largest safe tau_plus", small(audit["tau_safe"]), "leaves 95 % of the anchors off the floor"),
         ("tau_cap", small(audit["tau_cap"]), "the largest that leaves the median anchor off the floor"),
@@ -109,6 +136,32 @@ def describe_false_negatives(audit: Mapping[str, Any]) -> str:
         f"Of the {audit['batch_size'] - 1:,} unlabeled samples of an anchor {value} are expected to be false "
         f"negatives ({low} to {high}), by {method or audit['prior']['method']}."
     )
+
+
+def _draw_force(audit: Mapping[str, Any]) -> Figure:
+    free = [one for one in audit["sources"] if one["curve"] and not one["labels"]]
+    few = [one for one in audit["sources"] if one["curve"] and one["labels"]]
+    with plots.own_style():
+        ax = plots.axes(plots.WIDTH, 3.6)
+        ax.axhline(0, color=plots.INK, linewidth=0.8)
+        for place, one in enumerate(free):
+            (line,) = ax.plot(
+                *zip(*one["curve"], strict=True), color=_SOURCES[place], linewidth=1.8, label=one["name"]
+            )
+            line.set_dashes(plots.DASHES[place % len(plots.DASHES)])
+        for place, one in enumerate(few):
+            # Darker with more labels, and only the ends are named.
+            depth, name = 0.25 + 0.75 * (1 + place) / len(few), one["name"] if place in (0, len(few) - 1) else None
+            ax.plot(*zip(*one["curve"], strict=True), color=plots.UNBIASED, alpha=depth, linewidth=1.2, label=name)
+        lowest = min(share for one in (*free, *few) for _, share in one["curve"])
+        ax.set(xlabel="strength", ylabel="force share", ylim=(max(-1.0, lowest - 0.05), 1.05))
+        ax.legend(frameon=False, fontsize=8.5)
+        svg = plots.inline_svg(ax, "force", "Force share against the strength of the knowledge, by source")
+    caption = (
+        "1 is as good as all labels, 0 is the biased force, and below it the knowledge does harm. Thin lines are "
+        "classifiers on some of the labels, darker with more of them."
+    )
+    return Figure(svg, caption, "Force share over the strength")
 
 
 def _draw_floor(audit: Mapping[str, Any]) -> Figure:
