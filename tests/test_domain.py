@@ -111,6 +111,7 @@ def test_records_agree_with_themselves(domain: Any) -> None:
 def test_data_in_words() -> None:
     assert IMAGES.describe_data({"data": {"name": "cifar10", "classes": [3]}}) == "1 class of CIFAR-10"
     assert IMAGES.describe_data({"data": {"name": "stl10", "classes": []}}) == "STL-10"
+    assert IMAGES.describe_data({"data": {"name": "fashion-mnist"}}) == "Fashion-MNIST"
     assert TEXT.describe_data({"text": {"path": "/home/somebody/books.txt"}}) == "books.txt"
     assert TEXT.describe_data({"text": {"path": None}}) == "novels of Jane Austen"
     assert CONTROL.describe_data({"task": "walker-walk"}) == "walker-walk"

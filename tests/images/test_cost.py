@@ -89,6 +89,8 @@ def test_a_training_is_three_forwards_of_every_view_of_every_whole_batch() -> No
 def test_images_are_those_that_the_settings_choose() -> None:
     for data, count in (
         (Data("fashion"), 2_000),
+        (Data("fashion-mnist"), 60_000),
+        (Data("fashion-mnist", classes=(1, 2)), 12_000),
         (Data("cifar10", classes=(0, 4)), 10_000),
         (Data("cifar10"), 50_000),
         (Data("stl10"), 105_000),

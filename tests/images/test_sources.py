@@ -84,7 +84,7 @@ def test_an_unknown_label_stays_unknown() -> None:
 
 
 def test_the_root_is_the_settings_or_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("cifar10", "stl10", "folder"):
+    for name in ("fashion-mnist", "cifar10", "stl10", "folder"):
         with pytest.raises(ValueError, match=rf"^{name} needs to know .*: pass --data.root DIR or set {VARIABLE}$"):
             find_root(Data(name))
     assert find_root(Data(root=tmp_path)) == tmp_path
@@ -99,7 +99,7 @@ def test_the_root_is_the_settings_or_the_variables(monkeypatch: pytest.MonkeyPat
 def test_only_official_archives_are_downloaded() -> None:
     assert find_archive(Data("cifar10")) is CIFAR10
     assert find_archive(Data("stl10")) is STL10
-    for name in ("fashion", "folder"):
+    for name in ("fashion", "fashion-mnist", "folder"):
         with pytest.raises(ValueError, match=f"--download is for cifar10 and stl10; got {name}: leave it out"):
             find_archive(Data(name))
 

@@ -22,6 +22,7 @@ from debiased_contrastive.paper import SIMCLR, published_number
 
 _DATA_NAMES = {
     "fashion": "Fashion-MNIST (the part that comes with the package)",
+    "fashion-mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
     "stl10": "STL-10",
     "folder": "a folder of images",

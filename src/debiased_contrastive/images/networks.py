@@ -109,8 +109,8 @@ def _correction(settings: ImageSettings) -> dict[str, Any]:
 
 OPERATIONS_PER_SECOND = 10e12
 """Sustained speed of one GPU that the estimates assume: a fifth to a tenth of what is printed on it."""
-_TRAINING_IMAGES = {"fashion": 2_000, "cifar10": 50_000, "stl10": 105_000}
-_PER_CLASS = {"fashion": 200, "cifar10": 5_000, "stl10": 500}
+_TRAINING_IMAGES = {"fashion": 2_000, "fashion-mnist": 60_000, "cifar10": 50_000, "stl10": 105_000}
+_PER_CLASS = {"fashion": 200, "fashion-mnist": 6_000, "cifar10": 5_000, "stl10": 500}
 
 
 def training_operations(settings: ImageSettings) -> float:

@@ -25,8 +25,9 @@ from debiased_contrastive.training.settings import (
 class Data:
     """Which images to learn from."""
 
-    name: Literal["fashion", "cifar10", "stl10", "folder"] = "cifar10"
-    """fashion is a part of Fashion-MNIST that comes with the package; folder is any folder of images."""
+    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder"] = "cifar10"
+    """fashion is a part of Fashion-MNIST that comes with the package, fashion-mnist all of it; folder is any
+    folder of images."""
     root: Path | None = None
     """Folder of the images; if not given, the environment variable DEBIASED_DATA says it."""
     test_root: Path | None = None

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from debiased_contrastive.images.datasets import read_cifar10, read_fashion_mnist, read_stl10
 from debiased_contrastive.images.download import CIFAR10, STL10, Dataset
+from debiased_contrastive.images.fashion_mnist import read_whole_fashion_mnist
 from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
 from debiased_contrastive.images.settings import Data, ImageSettings
 from debiased_contrastive.numerics import make_generator
@@ -19,6 +20,7 @@ VARIABLE = "DEBIASED_DATA"
 ProbeImages: TypeAlias = tuple[Images | FolderImages, Images | FolderImages]
 """Train and test images with labels."""
 
+_READERS = {"fashion-mnist": read_whole_fashion_mnist, "cifar10": read_cifar10, "stl10": read_stl10}
 _OFFICIAL = {"cifar10": CIFAR10, "stl10": STL10}
 
 
@@ -82,7 +84,7 @@ def draw_known_labels(labels: Tensor, share: float, seed: int) -> Tensor:
 def _read_official(data: Data, split: str) -> Images:
     if data.name == "fashion":
         return read_fashion_mnist(split)  # type: ignore[arg-type]
-    return (read_cifar10 if data.name == "cifar10" else read_stl10)(find_root(data), split)  # type: ignore[arg-type]
+    return _READERS[data.name](find_root(data), split)  # type: ignore[arg-type]
 
 
 def _select(images: Images | FolderImages, data: Data, per_class: int | None) -> Images | FolderImages:
