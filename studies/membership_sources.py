@@ -79,7 +79,8 @@ def worth_before(settings: SimCLRSettings, images: Images | FolderImages, biased
     chosen = torch.randperm(len(images), generator=make_generator(settings.seed, "repulsion"))[:ANCHORS]
     network = nn.Sequential(method.encoder, method.projector)
     z = unit_rows(compute_features(network, images, settings.views, fabric.device, chosen=chosen))
-    q = (settings.membership.strength * method.known.knowledge.same_class(chosen, chosen)).clamp(max=1)
+    strength = settings.membership.given_strength
+    q = (strength * method.known.knowledge.same_class(chosen, chosen)).clamp(max=1)
     removed = repulsion_removed(z, images.labels[chosen], q, settings.objective.temperature)
     return {**found, "repulsion_removed": removed}
 
