@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant("images/knowledge.py", "once=not (membership.is_learnt or membership.is_auto)", "once=not membership.is_learnt", "a strength chosen once", ("tests/images/test_membership.py",)),
     Mutant("images/knowledge.py", "labels is None or not self.settings.membership.known or", "labels is None or", "labels read that may not be", ("tests/images/test_membership.py",)),
     Mutant("images/knowledge.py", 'strength=known.trust.get("strength", membership.given_strength)', "strength=membership.given_strength", "force share at another strength", ("tests/images/test_membership.py",)),
-    Mutant("images/cmc.py", 'self.loss.strength = told.pop("strength", self.strength)', 'told.pop("strength", self.strength)', "banks without the strength", ("tests/images/test_membership.py",)),
+    Mutant("images/cmc.py", "ids=ids, places=places, **told)", 'ids=ids, places=places, **told | {"strength": None})', "banks without the strength", ("tests/images/test_membership.py",)),
     Mutant("text/quickthoughts.py", 'known.trust.get("strength", self.strength)', "self.strength", "towers without the strength", ("tests/text/test_membership.py",)),
     Mutant("membership/held.py", "self._rows(stored)", "self._rows(ids)", "queries in place of keys", ("tests/membership/test_held.py",)),
     Mutant("images/knowledge.py", "epoch < membership.begin", "epoch < 0", "no warm-up", ("tests/images/test_membership.py",)),

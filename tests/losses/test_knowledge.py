@@ -152,6 +152,9 @@ def test_a_bank_equals_queries_with_their_own_negatives(form: str, exclude_own: 
     got = loss([query, query], [bank, bank], ids=ids, places=places, **of_bank[form])
     torch.testing.assert_close(got, want.repeat_interleave(2))
     assert loss.diagnostics.effective_number is not None
+    words = {name: rest.pop(name) for name in ("strength", "attraction", "attraction_above")}
+    plain = dc.DebiasedBankLoss(0.3, exclude_own=exclude_own, **rest)
+    torch.testing.assert_close(plain([query], [bank], ids=ids, places=places, **of_bank[form], **words), want)
 
 
 # The laws; numbers are those of the identities that docs/membership.md lists.

@@ -37,7 +37,6 @@ class CMC(nn.Module):
         self.encoder = encoder
         self.heads = nn.ModuleList(heads)
         self.loss, self.known = loss, known
-        self.strength = loss.strength
         self.banks = nn.ModuleList(banks)
 
     def forward(self, views: Tensor, ids: Tensor, places: Tensor) -> Tensor:
@@ -51,8 +50,6 @@ class CMC(nn.Module):
         z = [head(features) for head, features in zip(self.heads, self.encoder.parts(views[0]), strict=True)]
         luminance, colour = (bank.embeddings for bank in self.banks)
         told = {} if self.known is None else self.known.of_bank(ids, places)
-        # The loss against banks has its strength as a setting alone.
-        self.loss.strength = told.pop("strength", self.strength)
         loss: Tensor = self.loss(z, [colour, luminance], ids=ids, places=places, **told)
         if self.training:
             self._store(ids, z)

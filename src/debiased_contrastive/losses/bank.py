@@ -92,6 +92,9 @@ class DebiasedBankLoss(EmbeddingLoss):
         membership: Tensor | None = None,
         partitions: Tensor | None = None,
         weights: Tensor | None = None,
+        strength: float | Tensor | None = None,
+        attraction: float | None = None,
+        attraction_above: float | None = None,
     ) -> Tensor:
         """The loss of the queries of all views.
 
@@ -106,6 +109,9 @@ class DebiasedBankLoss(EmbeddingLoss):
             membership: Probabilities (n, c) that the sample of each row of the banks is of each of c classes.
             partitions: Whole numbers (n, B) of B clusterings or groups for each row of the banks, -1 = unknown.
             weights: Probability (b, k) that the sample at each of the places is a true negative.
+            strength: Instead of the module's, a float or (b,).
+            attraction: Instead of the module's.
+            attraction_above: Instead of the module's.
 
         Returns:
             The loss; with reduction="none" (b v,), the views of a sample beside each other.
@@ -113,7 +119,8 @@ class DebiasedBankLoss(EmbeddingLoss):
         knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
         def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor, Known | None]]:
-            numbers, (options, own, others) = _check_inputs(queries, banks, ids, places, self._options())
+            options = self._options(None, None, strength, attraction, attraction_above)
+            numbers, (options, own, others) = _check_inputs(queries, banks, ids, places, options)
             # Weights are of the queries' own places, the other forms of all rows.
             of_weights = {**dict.fromkeys(knowledge), "weights": weights}
             known = check_known({**knowledge, "weights": None}, banks[0], excluded={"weights": weights})
