@@ -83,7 +83,8 @@ def test_every_source_trains(source: str, queue: bool, tmp_path: Path, files: di
     worth = lines[STEPS]
     if name in ("labels", "classifier") or source in ("guide", "guide-walk"):
         assert worth["force_share"] > 0.02
-        assert worth["membership_accuracy"] > 0.3
+        # Labels say nothing of the images by which they are judged: those whose label is not known.
+        assert name == "labels" or worth["membership_accuracy"] > 0.3
     if source == "guide-random":
         assert worth["force_share"] < 0.1
         assert worth["membership_accuracy"] < 0.4

@@ -116,6 +116,17 @@ def test_mixed_precision_and_a_scaled_loss() -> None:
         assert w.norm() > 1
 
 
+def test_a_frozen_encoder_has_nothing_to_learn() -> None:
+    loss = dc.DebiasedInfoNCELoss(0.3, 0.05)
+    learning, frozen = encoder(dropout=0.0), encoder(dropout=0.0).requires_grad_(False)
+    plain = encoder(dropout=0.0)
+    loss(plain(batch(1)), frozen(batch(2))).backward()
+    dc.cached_backward(loss, [learning, frozen], batch(1), batch(2), chunk=4)
+    assert not gradients(frozen)
+    for g, w in zip(gradients(learning), gradients(plain), strict=True):
+        assert (g - w).norm() <= 1e-12 * w.norm()
+
+
 def work(rank: int, world: int, rendezvous: str) -> None:
     def compare() -> None:
         x, y = batch(1)[:10], batch(2)[:10]

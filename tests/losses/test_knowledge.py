@@ -197,6 +197,7 @@ def test_law_2_g_is_the_mean_minus_a_covariance(
     torch.testing.assert_close(implied_g(kernel, t, z, membership=p, strength=strength), want, rtol=1e-8, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:labels, ids, masks or weights leave")
 @kernels
 @settings(max_examples=60)
 @given(
@@ -322,12 +323,78 @@ def test_attraction_without_elimination_is_supcon(kernel: Kernel, share_known: f
 
 
 @kernels
+@settings(max_examples=40)
+@given(
+    b=st.integers(3, 10), t=st.sampled_from([0.05, 0.5]), strength=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+    attraction=st.sampled_from([0.1, 0.5, 1.0, 3.0]), seed=st.integers(0, 999),
+)  # fmt: skip
+def test_attraction_is_a_cross_entropy_so_it_is_bounded_from_below(
+    kernel: Kernel, b: int, t: float, strength: float, attraction: float, seed: int
+) -> None:
+    """Never below the log of all targets together: no anchor gains by pushing its own positive away."""
+    z = views(b, 4, 2, seed=seed)
+    p = knowledge(b, seed=seed)[0]
+    loss = dc.DebiasedNTXentLoss(t, strength=strength, attraction=attraction, kernel=kernel, reduction="none")
+    q, _, others = pairs(z, p @ p.T, t)
+    targets = 1 + attraction * torch.where(q > 0.5, q, 0.0).mul(others).sum(1)
+    losses = loss(*z, membership=p, attraction_above=0.5)
+    assert (losses >= targets.log() - 1e-9).all()
+
+
+def test_with_all_labels_and_attraction_views_and_mates_come_together() -> None:
+    """Trained by the loss alone, at full strength: own views end as near to each other as mates do."""
+    torch.manual_seed(0)
+    labels = torch.arange(24) % 3
+    known = torch.nn.functional.one_hot(labels, 3).float()
+    z = torch.nn.Parameter(torch.randn(2, 24, 8))
+    loss, optimiser = dc.DebiasedNTXentLoss(0.2, attraction=0.5), torch.optim.Adam([z], lr=0.05)
+    for _ in range(300):
+        optimiser.zero_grad()
+        loss(*z, membership=known).backward()
+        optimiser.step()
+    z0, z1 = torch.nn.functional.normalize(z.detach(), dim=2)
+    mates = (labels[:, None] == labels) & ~torch.eye(24, dtype=torch.bool)
+    assert (z0 * z1).sum(1).mean() > 0.95
+    assert (z0 @ z1.T)[mates].mean() > 0.95
+
+
+@kernels
+def test_knowledge_may_change_before_the_backward(kernel: Kernel) -> None:
+    query, key, queue = *views(4, 5, 2), embeddings(6, 5, seed=2)
+    p, of_queue = knowledge(4, seed=1)[0], knowledge(6, seed=2)[0]
+    loss = dc.DebiasedInfoNCELoss(0.3, kernel=kernel)
+
+    def gradient(change: float) -> Tensor:
+        own, others = p.clone(), of_queue.clone()
+        value = loss(query, key, queue, membership=own, negative_membership=others)
+        own.mul_(change)
+        others.mul_(change)
+        return torch.autograd.grad(value, query)[0]
+
+    assert torch.equal(gradient(0.0), gradient(1.0))
+    assert loss.diagnostics.mean_q == pytest.approx(float((p @ of_queue.T).mean()))
+
+
+def test_a_strength_of_each_input_is_read_only_where_something_is_known() -> None:
+    loss = dc.DebiasedNTXentLoss(0.3, strength=torch.ones(6))
+    z = views(5, 4, 2)
+    assert loss(*z).isfinite()
+    with pytest.raises(ValueError, match=r"strength must be one number or have shape \(b,\) = \(5,\)"):
+        loss(*z, membership=knowledge(5, seed=1)[0])
+    half = [view.detach().half() for view in views(6, 4, 2)]
+    p = knowledge(6, seed=1)[0]
+    many = dc.DebiasedNTXentLoss(0.3)(*half, membership=p, strength=torch.full((6,), 1e5))
+    torch.testing.assert_close(many, dc.DebiasedNTXentLoss(0.3)(*half, membership=p, strength=1e5))
+
+
+@kernels
 def test_an_anchor_without_any_weight_has_loss_0_and_no_gradient(kernel: Kernel) -> None:
     z = views(4, 5, 2)
     w = torch.ones(4, 4, dtype=torch.float64)
     w[2] = 0.0
     loss = dc.DebiasedNTXentLoss(0.2, kernel=kernel, reduction="none")
-    losses = loss(*z, weights=w).view(2, 4)
+    with pytest.warns(UserWarning, match="leave 2 of 8 anchors without unlabeled samples"):
+        losses = loss(*z, weights=w).view(2, 4)
     assert (losses[:, 2] == 0).all()
     assert (losses[:, [0, 1, 3]] > 0).all()
     of_third = torch.autograd.grad(losses[:, 2].sum(), z, retain_graph=True)
@@ -335,7 +402,8 @@ def test_an_anchor_without_any_weight_has_loss_0_and_no_gradient(kernel: Kernel)
     assert all(grad.isfinite().all() for grad in torch.autograd.grad(losses.mean(), z))
     everything = torch.zeros(4, 3, dtype=torch.float64)
     everything[:, 0] = 1.0
-    nothing = loss(*z, membership=everything)
+    with pytest.warns(UserWarning, match="leave 8 of 8 anchors"):
+        nothing = loss(*z, membership=everything)
     assert (nothing == 0).all()
     assert all((grad == 0).all() for grad in torch.autograd.grad(nothing.sum(), z))
     assert (

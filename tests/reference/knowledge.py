@@ -36,7 +36,9 @@ def one_loss(
         g = top / sum(w * math.exp(beta * u) for w, u in zip(weights, unlabeled, strict=True))
     pulling = [(attraction * same, u) for same, u in zip(q, unlabeled, strict=True) if same > above]
     numerator = (positive + sum(a * u for a, u in pulling)) / (1 + sum(a for a, _ in pulling))
-    return math.log(math.exp(positive) + len(unlabeled) * g) - numerator
+    pairs = zip(q, weights, unlabeled, strict=True)
+    lacking = sum(max(0.0, attraction * same - w) * math.exp(u) for same, w, u in pairs if same > above)
+    return math.log(math.exp(positive) + lacking + len(unlabeled) * g) - numerator
 
 
 def nt_xent(

@@ -159,7 +159,7 @@ class Source:
             )
         except NoBiasError:
             return {}
-        if membership.source == "classifier":
+        if membership.reads_labels:
             # It is judged by the images whose label it did not know.
             labels = torch.where(self._known_labels(labels) < 0, labels, -1)
         figures = pair_figures(known, labels)

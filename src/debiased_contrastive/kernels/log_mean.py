@@ -8,7 +8,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels import tiled
 from debiased_contrastive.kernels.tiled import Absent
-from debiased_contrastive.kernels.weights import PairWeights
+from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 
 Kernel: TypeAlias = Literal["auto", "dense", "tiled"]
 
@@ -95,6 +95,18 @@ def _scales(beta: float) -> tuple[float, ...]:
     return (1 + beta, beta) if beta else (1.0,)
 
 
+def weighted_log_sum(
+    rows: Tensor, columns: Tensor, absent: Absent, weights: MateWeights, *, bound: float, kernel: Kernel
+) -> Tensor:
+    """log sum_j w_ij exp(rows_i . columns_j) over the present columns (a,), -inf where every weight is 0."""
+    if is_dense(kernel, rows, columns):
+        sums, totals = dense_weighted_log_sum_exp(rows, columns, absent, weights, (1.0,))
+    else:
+        tile = side_of_tile(rows)
+        sums, totals = tiled.weighted_log_sum_exp(rows, columns, absent, weights, (1.0,), bound=bound, tile=tile)
+    return torch.where(totals == 0, -math.inf, sums[0])
+
+
 def is_dense(kernel: Kernel, rows: Tensor, columns: Tensor) -> bool:
     """Whether all logits are computed at once: where it is asked for, or they are few."""
     # Tiles win as soon as there is more than one of them to a side; below that the two are equal.
@@ -111,7 +123,7 @@ def dense_weighted_log_sum_exp(
     rows: Tensor,
     columns: Tensor,
     absent: Absent,
-    weights: PairWeights,
+    weights: PairWeights | MateWeights,
     scales: tuple[float, ...],
     *,
     both: bool = False,

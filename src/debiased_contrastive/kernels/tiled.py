@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.weights import PairWeights
+from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 from debiased_contrastive.numerics import first_derivative
 
 Codes = tuple[Tensor, Tensor]
@@ -141,7 +141,7 @@ def weighted_log_sum_exp(
     rows: Tensor,
     columns: Tensor | None,
     absent: Absent,
-    weights: PairWeights,
+    weights: PairWeights | MateWeights,
     scales: Scales,
     *,
     bound: float,
@@ -159,7 +159,7 @@ def _walk_tiles(
     rows: Tensor,
     columns: Tensor | None,
     absent: Absent,
-    weights: PairWeights | None,
+    weights: PairWeights | MateWeights | None,
     scales: Scales,
     *,
     bound: float,
@@ -183,7 +183,7 @@ class _Plan:
     """
 
     absent: Absent
-    weights: PairWeights | None
+    weights: PairWeights | MateWeights | None
     scales: Scales
     safe: bool
     """Whether exponentials may be summed as they are; else sums are carried as logarithms."""

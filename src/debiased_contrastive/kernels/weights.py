@@ -22,6 +22,11 @@ class Membership:
             return self.of_rows[rows] @ self.of_columns[columns].T
         return (self.of_columns[rows, columns] @ self.of_rows[rows].unsqueeze(2)).squeeze(2)
 
+    def first(self, count: int) -> "Membership":
+        """That of the first rows alone."""
+        columns = self.of_columns if self.of_columns.dim() == 2 else self.of_columns[:count].clone()
+        return Membership(self.of_rows[:count].clone(), columns)
+
 
 @dataclass(frozen=True)
 class Partitions:
@@ -56,6 +61,11 @@ class Partitions:
             count += torch.eq(own, of_column, out=equal)
         return count.to(self.dtype).div_(len(of_rows))
 
+    def first(self, count: int) -> "Partitions":
+        """Those of the first rows alone."""
+        columns = self.of_columns if self.of_columns.dim() == 2 else self.of_columns[:, :count].clone()
+        return Partitions(self.of_rows[:, :count].clone(), columns, self.dtype)
+
 
 @dataclass(frozen=True)
 class GivenWeights:
@@ -71,6 +81,10 @@ class GivenWeights:
         r = self.repeats
         q = 1 - self.weights[rows.start // r : rows.stop // r, columns.start // r : columns.stop // r]
         return q if r == 1 else q.repeat_interleave(r, 0).repeat_interleave(r, 1)
+
+    def first(self, count: int) -> "GivenWeights":
+        """Those of the first rows alone, as many as a multiple of the repeats."""
+        return GivenWeights(self.weights[: count // self.repeats].clone(), self.repeats)
 
 
 Form: TypeAlias = Membership | Partitions | GivenWeights
@@ -97,3 +111,26 @@ class PairWeights:
         """The weights of a tile, in memory of their own."""
         strength = self.strength[rows].unsqueeze(1) if isinstance(self.strength, Tensor) else self.strength
         return self.form.same_class(rows, columns).mul_(-strength).add_(1.0).clamp_(min=0.0)
+
+
+@dataclass(frozen=True)
+class MateWeights:
+    """What the mates of a row lack in the denominator of its loss: max(0, attraction a_ij - w_ij).
+
+    a_ij is q_ij where it is larger than `above`, else 0: the weight of a mate in the numerator. Its weight in the
+    denominator is w_ij as a negative, and must not be less, or else the own positive would be pushed away.
+    """
+
+    negatives: PairWeights
+    attraction: float
+    above: float
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether it is the same for i, j and j, i."""
+        return self.negatives.symmetric
+
+    def tile(self, rows: slice, columns: slice) -> Tensor:
+        """The weights of a tile, in memory of their own."""
+        mates = torch.threshold_(self.negatives.form.same_class(rows, columns), self.above, 0.0)
+        return mates.mul_(self.attraction).sub_(self.negatives.tile(rows, columns)).clamp_(min=0.0)

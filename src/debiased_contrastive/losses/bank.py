@@ -15,7 +15,7 @@ from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
 from debiased_contrastive.losses.knowledge import SHARED, Known, Strength, check_known, shared_numbers
-from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen, attraction_term
+from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.statistics import from_logits
@@ -125,7 +125,8 @@ class DebiasedBankLoss(EmbeddingLoss):
             of_weights = {**dict.fromkeys(knowledge), "weights": weights}
             known = check_known({**knowledge, "weights": None}, banks[0], excluded={"weights": weights})
             known = known or check_known(of_weights, queries[0], excluded={})
-            options = replace(options, strength=options.strength.for_each(queries[0][:, 0]))
+            if known is not None:
+                options = replace(options, strength=options.strength.for_each(queries[0][:, 0]))
             return numbers | shared_numbers(known), (options, own, others, known)
 
         device = next((rows.device for rows in queries), torch.device("cpu"))
@@ -147,7 +148,9 @@ class DebiasedBankLoss(EmbeddingLoss):
                 statistics = from_logits(
                     positive, unlabeled, None, lower=lower, beta=options.beta, weights=seen.weights
                 )
-                statistics = replace(statistics, attraction=seen.attraction(positive, unlabeled))
+                joined, pull = seen.attract(positive, unlabeled)
+                statistics = replace(statistics, positive=joined, attraction=pull)
+                inputs.warn_if_empty(statistics.num_unlabeled)
                 return self._value(statistics, 0.0, options, share, seen.kept(unlabeled))
             statistics = from_logits(positive, unlabeled, None, lower=lower, beta=options.beta)
             inputs.check_present(statistics.num_unlabeled, share)
@@ -182,13 +185,20 @@ class _Seen(NamedTuple):
             return (1 - strength.unsqueeze(1) * self.same_class).clamp(min=0.0)
         return (1 - strength * self.same_class).clamp(min=0.0) if strength else None
 
-    def attraction(self, positive: Tensor, unlabeled: Tensor) -> float | Tensor:
-        if not self.strength.attraction:
-            return 0.0
+    def attract(self, positive: Tensor, unlabeled: Tensor) -> tuple[Tensor, float | Tensor]:
+        """`positive` and `attraction` of the statistics."""
+        attraction = self.strength.attraction
+        if not attraction:
+            return positive, 0.0
         joins = (self.same_class > self.strength.above) & (unlabeled > -torch.inf)
         pulling = torch.where(joins, self.same_class, 0.0)
         sums = (pulling * torch.where(joins, unlabeled, 0.0)).sum(1)
-        return attraction_term(positive, sums, pulling.sum(1), self.strength.attraction)
+        weights = 1.0 if self.weights is None else self.weights
+        lacking = (attraction * pulling - weights).clamp(min=0.0)
+        # A row without mates sums over its positive alone; nothing that is -inf may reach a derivative.
+        mates = torch.where(lacking > 0, unlabeled + torch.where(lacking > 0, lacking, 1.0).log(), -torch.inf)
+        joined = torch.logsumexp(torch.cat([positive.unsqueeze(1), mates], 1), 1)
+        return joined, joined - (positive + attraction * sums) / (1 + attraction * pulling.sum(1))
 
     def kept(self, unlabeled: Tensor) -> PairsSeen:
         first = slice(0, ANCHORS_SEEN)

@@ -88,7 +88,10 @@ def _propagate(
     for number, (part, state, piece) in enumerate(zip(parts, states, pieces, strict=True), 1):
         is_last = sends and number == len(parts)
         with state.replayed(), nullcontext() if is_last else _without_sending(encoder):
-            encoder(part).backward(piece)
+            z = encoder(part)
+            # A frozen encoder, or one of keys, has nothing to learn.
+            if z.requires_grad:
+                z.backward(piece)
 
 
 class _RandomState:

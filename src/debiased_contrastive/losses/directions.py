@@ -149,6 +149,7 @@ def compute_statistics(
     # With log q the positive of a query has a logit of its own, else it is that of its key.
     positives = [positive if each.own_log_q is None else positive - each.own_log_q for each in directions]
     log_mean_positives, num_positives = _positives(positives, z)
+    positives, attraction = _attract(directions, positives, options)
     return Statistics(
         positive=_cat(positives),
         log_mean_unlabeled=log_mean_unlabeled,
@@ -156,7 +157,7 @@ def compute_statistics(
         log_mean_positives=log_mean_positives,
         num_positives=num_positives,
         lower=_lower(directions, log_mean_unlabeled, options),
-        attraction=_attraction(directions, positives, options),
+        attraction=attraction,
     )
 
 
@@ -218,12 +219,17 @@ def _lower(directions: list[Direction], log_mean_unlabeled: Tensor, options: Opt
     return torch.cat([parts[0] - log_q.detach().max(), *parts[1:]])
 
 
-def _attraction(directions: list[Direction], positives: list[Tensor], options: Options) -> float | Tensor:
+def _attract(
+    directions: list[Direction], positives: list[Tensor], options: Options
+) -> tuple[list[Tensor], float | Tensor]:
+    """The positives with the mates that join them, and what the statistics have as attraction."""
     if directions[0].form is None or not options.strength.attraction:
-        return 0.0
-    terms = []
+        return positives, 0.0
+    joined, terms = [], []
     for each, positive in zip(directions, positives, strict=True):
         pairs = each.pairs(options)
         assert pairs is not None
-        terms.append(torch.as_tensor(pairs.attraction(positive, options.kernel)))
-    return _cat(terms)
+        with_mates, term = pairs.attract(positive, bound=options.for_log_q(each.log_q).bound, kernel=options.kernel)
+        joined.append(with_mates)
+        terms.append(torch.as_tensor(term))
+    return joined, _cat(terms)

@@ -186,7 +186,8 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
                 knowledge, query, negatives=negatives, hard_negatives=hard_negatives,
                 excluded={"labels": labels, "tau_plus": tau_plus},
             )  # fmt: skip
-            options = replace(options, strength=options.strength.for_each(query[:, 0]))
+            if known is not None:
+                options = replace(options, strength=options.strength.for_each(query[:, 0]))
             return numbers | shared_numbers(known), (options, told._replace(known=known))
 
         device = query.device if isinstance(query, Tensor) else torch.device("cpu")
@@ -203,6 +204,8 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             pairs = directions[0].pairs(options)
             if pairs is None:
                 inputs.check_present(statistics.num_unlabeled, share)
+            else:
+                inputs.warn_if_empty(statistics.num_unlabeled)
             is_corrected = labels is not None or told.known is not None
             tau = 0.0 if is_corrected else self._tau_plus(directions[0], statistics, share, options)
             return self._value(statistics, tau, options, share, None if pairs is None else pairs.seen())

@@ -96,10 +96,17 @@ def check_present(present: float | Tensor, share: Share) -> None:
             f"labels, ids and masks must leave some anchor an unlabeled sample; got {empty} of {empty} anchors "
             "without any: use a larger or more varied batch or queue"
         )
-    warnings.warn(
-        f"labels, ids and masks leave {empty} of {len(present)} anchors without unlabeled samples: their loss is 0",
-        stacklevel=4,
-    )
+    warn_if_empty(present)
+
+
+def warn_if_empty(present: float | Tensor) -> None:
+    """Warn where an anchor has no unlabeled sample, or none that weighs anything."""
+    if isinstance(present, Tensor) and (empty := int((present == 0).sum())):
+        warnings.warn(
+            f"labels, ids, masks or weights leave {empty} of {len(present)} anchors without unlabeled samples: "
+            "nothing repels them",
+            stacklevel=4,
+        )
 
 
 def without_empty(count: float | Tensor, left: float | Tensor) -> float | Tensor:

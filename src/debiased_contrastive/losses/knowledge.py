@@ -11,6 +11,7 @@ from torch import Tensor
 from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.weights import Form, GivenWeights, Membership, PairWeights, Partitions
 from debiased_contrastive.losses.inputs import check_codes, check_shape
+from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.losses import check_tensor, check_weights
 
 Kind: TypeAlias = Literal["membership", "partitions", "weights"]
@@ -60,7 +61,7 @@ class Strength:
             )
         if not bool(((strength >= 0) & (strength < 1e6)).all()):
             raise ValueError("strength must be finite and >= 0 for every anchor; got others: 1 is full strength")
-        return replace(self, weights=strength.to(like).expand_as(like))
+        return replace(self, weights=strength.to(like.device, working_dtype(like)).expand_as(like))
 
     def repeated(self, repeats: int) -> "Strength":
         """For as many consecutive anchors of each input."""
@@ -168,7 +169,8 @@ def check_known(
         width = rows.shape[-1] if negatives is None or rows.dim() != 2 else negatives.shape[-2]
         check_weights(rows, (len(like), width), like.device)
         _refuse(others, kind)
-        return Known(kind, rows.detach(), None)
+        # A copy, since the backward reads it again.
+        return Known(kind, rows.detach().clone(), None)
     _refuse([name for name in others if name != f"negative_{kind}"], kind)
     check = _check_membership if kind == "membership" else _check_partitions
     of_negatives = given.get(f"negative_{kind}")
@@ -198,7 +200,8 @@ def _check_membership(name: str, values: Tensor, shape: tuple[int, ...], like: T
             f"{name} must be floating-point on {like.device}, where the embeddings are; got {values.dtype} on "
             f"{values.device}: convert it with .to(...)"
         )
-    values = values.detach()
+    # A copy, since the backward reads it again, and a queue may have changed by then.
+    values = values.detach().clone()
     limit = 1 + SUM_TOLERANCE.get(values.dtype, _SUM_TOLERANCE)
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
     fits = (wide >= 0).all(-1) & (wide.sum(-1) <= limit)

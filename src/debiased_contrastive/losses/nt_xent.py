@@ -150,7 +150,8 @@ def _check_inputs(
     options.check_tau_plus(z0[:, 0])
     excluded = {"labels": labels, "positive_labels": positive_labels, "tau_plus": tau_plus}
     known = check_known(knowledge, z0, excluded=excluded)
-    options = replace(options, strength=options.strength.for_each(z0[:, 0]))
+    if known is not None:
+        options = replace(options, strength=options.strength.for_each(z0[:, 0]))
     numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}
     numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
     numbers |= shared_numbers(known)
@@ -184,7 +185,9 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
         pairs = Pairs(anchors, columns, others, form, options.strength.repeated(2))
     weights = None if pairs is None else pairs.weights
     log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled, weights=weights)
-    if weights is None:
+    if weights is not None:
+        inputs.warn_if_empty(present)
+    else:
         inputs.check_present(present, share)
         # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count, unless nothing is left.
         present = inputs.without_empty(float(len(columns) - 2), present)
@@ -197,6 +200,9 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
         has_mates = (of_anchor >= 0) & torch.as_tensor(count > 0)
         log_mean_positives = torch.where(has_mates, of_label, log_mean_positives)
         num_positives = torch.where(has_mates, count, num_positives)
+    attraction: float | Tensor = 0.0
+    if pairs is not None:
+        positive, attraction = pairs.attract(positive, bound=options.bound, kernel=options.kernel)
     statistics = Statistics(
         positive=positive,
         log_mean_unlabeled=log_mean_unlabeled,
@@ -204,7 +210,7 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
         log_mean_positives=log_mean_positives,
         num_positives=num_positives,
         lower=options.lower(log_mean_unlabeled),
-        attraction=0.0 if pairs is None else pairs.attraction(positive, options.kernel),
+        attraction=attraction,
     )
     return statistics, None if pairs is None else pairs.seen()
 

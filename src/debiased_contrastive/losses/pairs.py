@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.attraction import Attraction, attracted
-from debiased_contrastive.kernels.log_mean import Kernel, masked_logits
+from debiased_contrastive.kernels.log_mean import Kernel, masked_logits, weighted_log_sum
 from debiased_contrastive.kernels.tiled import Absent
-from debiased_contrastive.kernels.weights import Form, Membership, PairWeights
+from debiased_contrastive.kernels.weights import Form, MateWeights, Membership, PairWeights
 from debiased_contrastive.losses.knowledge import Strength
 
 ANCHORS_SEEN = 128
@@ -34,20 +34,23 @@ class Pairs:
         """How surely each pair is negative; None where the strength leaves all weights at 1."""
         return self.strength.pair_weights(self.form)
 
-    def attraction(self, positive: Tensor, kernel: Kernel) -> float | Tensor:
-        """What the statistics have by that name, of anchors with these logits of their positive (a,)."""
-        if not self.strength.attraction:
-            return 0.0
-        above = Attraction(self.form, self.absent, self.strength.above)
-        sums, totals = attracted(self.rows, self.columns, above, kernel)
-        return attraction_term(positive, sums, totals, self.strength.attraction)
+    def attract(self, positive: Tensor, *, bound: float, kernel: Kernel) -> tuple[Tensor, float | Tensor]:
+        """`positive` and `attraction` of the statistics, from the logits of the anchors' own positives (a,)."""
+        attraction, above = self.strength.attraction, self.strength.above
+        if not attraction:
+            return positive, 0.0
+        mates = MateWeights(PairWeights(self.form, self.strength.weights), attraction, above)
+        log_mates = weighted_log_sum(self.rows, self.columns, self.absent, mates, bound=bound, kernel=kernel)
+        sums, totals = attracted(self.rows, self.columns, Attraction(self.form, self.absent, above), kernel)
+        return join_positives(positive, log_mates, sums, totals, attraction)
 
     def seen(self) -> "PairsSeen":
         """The first anchors, kept for diagnostics."""
-        rows, columns = self.rows.detach()[:ANCHORS_SEEN], self.columns.detach()
-        columns = columns if columns.dim() == 2 else columns[:ANCHORS_SEEN]
-        pairs = partial(_compute_pairs, rows, columns, self.absent, self.form)
-        return PairsSeen(pairs, self.strength.weights, self.form)
+        rows, columns = self.rows.detach()[:ANCHORS_SEEN].clone(), self.columns.detach()
+        columns = columns if columns.dim() == 2 else columns[:ANCHORS_SEEN].clone()
+        # Of the whole batch nothing is kept alive that the first anchors do not need.
+        form = self.form.first(len(rows))
+        return PairsSeen(partial(_compute_pairs, rows, columns, self.absent, form), self.strength.weights, form)
 
 
 def _compute_pairs(rows: Tensor, columns: Tensor, absent: Absent, form: Form) -> tuple[Tensor, Tensor]:
@@ -91,14 +94,29 @@ class PairsSeen:
 def _entropy(membership: Tensor) -> float:
     """Mean over samples; what is missing to a sum of 1 is the probability of no class that is listed."""
     rest = (1 - membership.sum(-1, keepdim=True)).clamp(min=0.0)
-    return float(-torch.special.xlogy(*[torch.cat([membership, rest], -1)] * 2).sum(-1).mean())
+    return max(0.0, float(-torch.special.xlogy(*[torch.cat([membership, rest], -1)] * 2).sum(-1).mean()))
 
 
-def attraction_term(positive: Tensor, sums: Tensor, totals: Tensor, attraction: float) -> Tensor:
-    """s+ minus the mean logit of the numerator, in which each attracting sample j has weight attraction a_ij.
+def join_positives(
+    positive: Tensor, log_mates: Tensor, sums: Tensor, totals: Tensor, attraction: float
+) -> tuple[Tensor, Tensor]:
+    """`positive` and `attraction` of statistics whose numerator holds mates beside the own positive.
 
-    s+ - (s+ + attraction sum_j a_ij s_ij) / (1 + attraction sum_j a_ij)
+    loss = log(e^{s+} + sum_j m_ij e^{s_ij} + N g) - (s+ + attraction sum_j a_ij s_ij) / (1 + attraction sum_j a_ij)
 
-    Relations: a_ij = [same class] and attraction 1 is the numerator of SupCon (Khosla et al., 2020, "out").
+    It is a cross entropy whose targets are 1 for the own positive and attraction a_ij for mate j, divided by their
+    sum. m_ij = max(0, attraction a_ij - w_ij) brings each mate's weight in the denominator up to its target, so the
+    loss is never below the log of that sum, and is there where all positives are equally near.
+
+    Args:
+        positive: s+ (a,).
+        log_mates: log sum_j m_ij e^{s_ij} (a,).
+        sums: sum_j a_ij s_ij (a,).
+        totals: sum_j a_ij (a,).
+        attraction: Factor of a_ij.
+
+    Relations: a_ij = [same class], attraction 1 and no elimination (w = 1, so m = 0) is SupCon (Khosla et al.,
+    2020, "out").
     """
-    return attraction * (totals * positive - sums) / (1 + attraction * totals)
+    joined = torch.logaddexp(positive, log_mates)
+    return joined, joined - (positive + attraction * sums) / (1 + attraction * totals)

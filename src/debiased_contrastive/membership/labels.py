@@ -84,7 +84,8 @@ def _codes(column: Iterable[Any] | npt.NDArray[Any] | Tensor, number: int) -> li
 
 
 def _is_missing(value: Any) -> bool:
-    return value is None or value in ("", -1) or value != value
+    # Every negative number is unknown, as it is for the losses.
+    return value is None or value == "" or value != value or (not isinstance(value, str) and value < 0)
 
 
 def _doubts(codes: list[int], number: int) -> list[str]:

@@ -16,7 +16,7 @@ class Statistics:
     """
 
     positive: Tensor
-    """(a,) logit s(x, x+) of the numerator's positive."""
+    """(a,) logit s(x, x+) of the numerator's positive; of several, the log of their sum in the denominator."""
     log_mean_unlabeled: Tensor
     """(a,) log 1/N sum_i exp s(x, u_i)."""
     num_unlabeled: float | Tensor
@@ -28,7 +28,7 @@ class Statistics:
     lower: Tensor
     """() or (a,) smallest logit possible: -1/t for unit vectors, -inf where nothing bounds it."""
     attraction: float | Tensor = 0.0
-    """(a,) s+ minus the mean logit of all that the numerator holds, added to the loss; 0 where that is x+ alone."""
+    """(a,) `positive` minus the mean logit of the numerator, added to the loss; 0 where that holds x+ alone."""
 
     def detach(self) -> "Statistics":
         """The same numbers without their graph, to be looked at later."""

@@ -15,7 +15,7 @@ class Membership:
     source: str = "none"
     file: Path | None = None
     """A .npy, .npz, .csv, .tsv, .txt, .safetensors or .parquet file with a row for every training sample, in their
-    order. For groups: whole numbers or words, -1 or empty where unknown. For a guide: embeddings."""
+    order. For groups: whole numbers, -1 where unknown, or words. For a guide: embeddings."""
     form: Literal["consensus", "walk", "random"] = "consensus"
     """What is made of embeddings: how often many clusterings put two samples together (consensus), short walks
     between near neighbours (walk), or walks on a graph of random neighbours, which know nothing (random)."""
