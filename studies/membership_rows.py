@@ -25,6 +25,9 @@ class Row:
     cross_entropy: float = 0.0
     """Share of the labels that a classifier beside the loss reads."""
     regression: bool = False
+    """Whether the encoder learns the features of the guide, and nothing else."""
+    guide_alone: bool = False
+    """Whether the features of the guide themselves are probed, without any training."""
     epochs: int = 1
     """Length, as a multiple of the usual one."""
     twin: str = ""
@@ -64,6 +67,7 @@ ROWS = {
     "cross-entropy-10": Row("control: biased and cross-entropy, 10 % of the labels", "biased", cross_entropy=0.1),
     "cross-entropy-2": Row("control: biased and cross-entropy, 2 % of the labels", "biased", cross_entropy=0.02),
     "regression": Row("control: regression on the guide alone", "biased", regression=True),
+    "guide-alone": Row("control: the features of the guide themselves", guide_alone=True),
     "guide-clusters": Row("guide, one hard clustering", known={"source": "groups"}, groups="clusters"),
     "biased-twice": Row("control: biased, twice as long", "biased", epochs=2),
     "labels-100": Row("check: all labels as membership", known={"source": "labels", "known": 1.0}),

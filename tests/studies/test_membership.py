@@ -54,7 +54,7 @@ def test_a_twin_is_a_row_with_the_same_attraction() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["biased", "classifier-10-attraction", "groups-85", "cross-entropy-10", "regression"]
+    "row", ["biased", "classifier-10-attraction", "groups-85", "cross-entropy-10", "regression", "guide-alone"]
 )
 def test_a_row_is_trained_and_measured(row: str, tmp_path: Path) -> None:
     settings = tiny()
