@@ -96,7 +96,7 @@ def measure_before(settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
 
 
 def measure_guide(settings: SimCLRSettings) -> dict[str, Any]:
-    """The probes of the guide's own features, made of training and test images together; test labels stay unread."""
+    """The probes of the guide's own features, which are made of the pixels of training and test images together."""
     train, test = read_probe_images(settings.data)
     features = make_patches(settings, train, test)
     measures = probe_features(features[: len(train)], train, features[len(train) :], test)
