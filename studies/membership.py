@@ -3,7 +3,7 @@
     python -m studies.membership --out results/membership
     python -m studies.membership --tables results/membership
 
-Two data sets, each where biased training is done (studies.membership_length). All differences are paired by seed.
+Two data sets; studies.membership_length says how far biased training is there. All differences are paired by seed.
 The environment variable DEBIASED_DATA names the folder of the images, of both sets.
 """
 
