@@ -3,7 +3,7 @@
     python -m studies.membership --out results/membership
     python -m studies.membership --tables results/membership
 
-Two data sets, each where biased training is done (studies.membership_length). All differences are paired by seed.
+Two data sets; studies.membership_length says how far biased training is there. All differences are paired by seed.
 The environment variable DEBIASED_DATA names the folder of the images, of both sets.
 """
 
@@ -17,11 +17,11 @@ from typing import Any
 
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SimCLRSettings
-from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.images.sources import read_probe_images, read_training_images
 from debiased_contrastive.reproduce.runner import Job, Study, main, settings_without_places
 from debiased_contrastive.runs import Run
 from studies.membership_controls import train_regression, train_with_classifier
-from studies.membership_length import probe, read_course
+from studies.membership_length import probe, probe_features, read_course
 from studies.membership_rows import BASES, ROWS, Row
 from studies.membership_sources import make_patches, worth_before, write_groups
 from studies.membership_tables import force_markdown, markdown, plot
@@ -45,6 +45,8 @@ def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
     settings = replace(settings, training=training)
     if not row.known:
         settings = replace(settings, objective=replace(settings.objective, kind=row.kind))
+    if row.guide_alone:
+        return Job(name, partial(measure_guide, settings))
     if row.cross_entropy or row.regression:
         return Job(name, partial(measure_control, settings, row, runs / name))
     if row.groups:
@@ -93,10 +95,18 @@ def measure_before(settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
     return {"before": found}
 
 
+def measure_guide(settings: SimCLRSettings) -> dict[str, Any]:
+    """The probes of the guide's own features, which are made of the pixels of training and test images together."""
+    train, test = read_probe_images(settings.data)
+    features = make_patches(settings, train, test)
+    measures = probe_features(features[: len(train)], train, features[len(train) :], test)
+    return {"settings": settings_without_places(settings), "measures": measures}
+
+
 def measure_control(settings: SimCLRSettings, row: Row, folder: Path) -> dict[str, Any]:
     """The probes of a control that the package does not train itself."""
     if row.regression:
-        run = train_regression(settings, make_patches(settings), folder)
+        run = train_regression(settings, make_patches(settings, read_training_images(settings.data)), folder)
     else:
         run = train_with_classifier(settings, row.cross_entropy, folder)
     return {

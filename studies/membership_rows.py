@@ -6,7 +6,7 @@ from typing import Any, Literal
 from studies.membership_length import Setting
 
 BASES = {"fashion": Setting("fashion", 16, 128, 0.2, 60), "cifar10": Setting("cifar10", 16, 128, 0.2, 120)}
-"""Where biased training is done."""
+"""Settings at which another doubling of the length gains little, as far as studies.membership_length went."""
 TITLES = {"fashion": "Fashion-MNIST, 5,000 images", "cifar10": "CIFAR10, five classes, 5,000 images"}
 
 
@@ -25,6 +25,9 @@ class Row:
     cross_entropy: float = 0.0
     """Share of the labels that a classifier beside the loss reads."""
     regression: bool = False
+    """Whether the encoder learns the features of the guide, and nothing else."""
+    guide_alone: bool = False
+    """Whether the features of the guide themselves are probed, without any training."""
     epochs: int = 1
     """Length, as a multiple of the usual one."""
     twin: str = ""
@@ -64,6 +67,7 @@ ROWS = {
     "cross-entropy-10": Row("control: biased and cross-entropy, 10 % of the labels", "biased", cross_entropy=0.1),
     "cross-entropy-2": Row("control: biased and cross-entropy, 2 % of the labels", "biased", cross_entropy=0.02),
     "regression": Row("control: regression on the guide alone", "biased", regression=True),
+    "guide-alone": Row("control: the features of the guide themselves", guide_alone=True),
     "guide-clusters": Row("guide, one hard clustering", known={"source": "groups"}, groups="clusters"),
     "biased-twice": Row("control: biased, twice as long", "biased", epochs=2),
     "labels-100": Row("check: all labels as membership", known={"source": "labels", "known": 1.0}),

@@ -47,18 +47,17 @@ def draw_groups(settings: SimCLRSettings, how: float | str) -> Tensor:
     if how == "random":
         return labels[torch.randperm(len(labels), generator=generator)]
     if how == "clusters":
-        unit = unit_rows(make_patches(settings))
+        unit = unit_rows(make_patches(settings, images))
         return nearest_centroids(unit, centroids(unit, classes, steps=30, generator=generator))
     right = torch.rand(len(labels), generator=generator) < float(how)
     other = (labels + torch.randint(1, classes, labels.shape, generator=generator)) % classes
     return torch.where(right, labels, other)
 
 
-def make_patches(settings: SimCLRSettings) -> Tensor:
-    """(n, d) features of the patch guide, as the training makes them."""
-    images = read_training_images(settings.data)
-    assert isinstance(images, Images)
-    return patch_features(images.pixels, seed=settings.seed)
+def make_patches(settings: SimCLRSettings, *parts: Images | FolderImages) -> Tensor:
+    """(n, d) features of the patch guide of the images of all parts, as a training makes them of its own."""
+    pixels = [part.batch(torch.arange(len(part))) for part in parts]
+    return patch_features(torch.cat(pixels), seed=settings.seed)
 
 
 def worth_before(settings: SimCLRSettings, images: Images | FolderImages, biased: Path) -> dict[str, float]:

@@ -31,9 +31,10 @@ def markdown(folder: Path) -> str:
 def _table(folder: Path) -> str:
     """Accuracies in percent, gains on biased and on the twin seed by seed, and the share of the gap closed."""
     results = read_results(folder, "biased", "unbiased")
-    found = {name: [read_percent(runs, key) for key in PROBES.values()] for name, runs in results.items()}
+    names = [name for name in ROWS if name in results]
+    found = {name: [read_percent(results[name], key) for key in PROBES.values()] for name in names}
     lines = []
-    for name in (name for name in ROWS if name in found):
+    for name in names:
         compared = list(zip(found["biased"], found[name], found["unbiased"], strict=True))
         twin = found.get(ROWS[name].twin, [{}] * len(PROBES))
         lines.append([

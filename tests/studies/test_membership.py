@@ -54,7 +54,7 @@ def test_a_twin_is_a_row_with_the_same_attraction() -> None:
 
 
 @pytest.mark.parametrize(
-    "row", ["biased", "classifier-10-attraction", "groups-85", "cross-entropy-10", "regression"]
+    "row", ["biased", "classifier-10-attraction", "groups-85", "cross-entropy-10", "regression", "guide-alone"]
 )
 def test_a_row_is_trained_and_measured(row: str, tmp_path: Path) -> None:
     settings = tiny()
@@ -179,6 +179,7 @@ def test_worth_beforehand_beside_what_training_closed(tmp_path: Path) -> None:
         for name in ("groups-85", "groups-70", "own")
     }
     (tmp_path / "fashion" / "before-seed0.json").write_text(json.dumps({"before": before}))
+    assert len(markdown(tmp_path).splitlines()) == 4 + len(rows)
     lines = force_markdown(tmp_path).splitlines()
     assert "| groups, 85 % right | 0.80 | -0.30 | 80 % | 80 % | 80 % | 1 |" in lines
     assert not any("attraction" in line for line in lines)
