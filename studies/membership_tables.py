@@ -77,7 +77,7 @@ def _bars(folder: Path, title: str) -> str:
     results = read_results(folder, "biased", "unbiased")
     names = [name for name in reversed(ROWS) if name in results and name not in ("biased", "unbiased")]
     with own_style():
-        ax = axes(1.5 * WIDTH, 1.2 + 0.34 * len(names))
+        ax = axes(1.8 * WIDTH, 1.5 + 0.34 * len(names))
         for number, (probe, key) in enumerate(list(PROBES.items())[1:]):
             biased, unbiased = (read_percent(results[name], key) for name in ("biased", "unbiased"))
             gap = fmean(paired_differences(unbiased, biased))
@@ -94,12 +94,15 @@ def _bars(folder: Path, title: str) -> str:
             ax.barh(places, shares, 0.32, xerr=[0 if math.isnan(one) else one for one in widths], **look)
         for place, word in ((0, "biased"), (100, "unbiased")):
             ax.axvline(place, color=INK, linewidth=0.8)
-            ax.text(place, len(names) - 0.4, word, ha="center", va="bottom")
+            ax.text(place, -0.62, word, ha="center", va="top")
         ax.set_yticks(range(len(names)), [ROWS[name].label for name in names])
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")
-        ax.set_xlabel(f"share of the gap closed, percent; {title}")
-        ax.legend(loc="lower right", frameon=False)
+        ax.set_ylim(-1.1, len(names) - 0.4)
+        ax.set_title(title)
+        ax.set_xlabel("share of the gap between biased and unbiased that is closed, percent")
+        # Above the bars, which may be anywhere.
+        ax.figure.legend(loc="outside upper right", ncols=2, frameon=False)
         return svg_file(ax, title)
 
 
