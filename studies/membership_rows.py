@@ -33,6 +33,14 @@ class Row:
     twin: str = ""
     """The row that has all but the knowledge."""
 
+    @property
+    def rival(self) -> str:
+        """The row that puts the same knowledge to a plainer use: cross-entropy, or regression on the guide."""
+        source = self.known.get("source")
+        if source == "classifier":
+            return f"cross-entropy-{100 * self.known.get('known', 0.1):.0f}"
+        return "regression" if source == "guide" and self.known.get("form") != "random" else ""
+
 
 _CLASSIFIER: dict[str, Any] = {"source": "classifier"}
 _WALK: dict[str, Any] = {"source": "guide", "form": "walk", "strength": 4.0}

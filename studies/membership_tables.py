@@ -36,19 +36,24 @@ def _table(folder: Path) -> str:
     lines = []
     for name in names:
         compared = list(zip(found["biased"], found[name], found["unbiased"], strict=True))
-        twin = found.get(ROWS[name].twin, [{}] * len(PROBES))
         lines.append([
             ROWS[name].label,
             *(mean_cell(list(accuracies.values())) for accuracies in found[name]),
             *(mean_cell(paired_differences(own, biased), "+") for biased, own, _ in compared),
             " / ".join(_share(*three) for three in compared),
-            " / ".join(mean_cell(paired_differences(*two), "+") for two in zip(found[name], twin, strict=True))
-            if ROWS[name].twin
-            else "",
+            *(_above(found[name], found.get(other)) for other in (ROWS[name].twin, ROWS[name].rival)),
             str(len(results[name])),
         ])  # fmt: skip
     gains = [f"{name} - biased" for name in PROBES]
-    return markdown_table(["what is known", *PROBES, *gains, "gap closed", "above its control", "seeds"], lines)
+    return markdown_table(
+        ["what is known", *PROBES, *gains, "gap closed", "- random twin", "- plainer use", "seeds"], lines
+    )
+
+
+def _above(own: list[dict[int, float]], others: list[dict[int, float]] | None) -> str:
+    """Differences to another row in all probes, empty where there is no such row."""
+    pairs = zip(own, others or [], strict=others is not None)
+    return " / ".join(mean_cell(paired_differences(*two), "+") for two in pairs)
 
 
 def _share(biased: dict[int, float], own: dict[int, float], unbiased: dict[int, float]) -> str:

@@ -20,7 +20,7 @@ from benchmarks.text_training import sentence_of as text_speed
 from debiased_contrastive.report.analyses import markdown as theory_table
 from debiased_contrastive.reproduce import table1, table2, table3
 from debiased_contrastive.reproduce.figure4 import markdown as gap_table
-from studies import control_steps, membership_length, membership_tables
+from studies import control_steps
 from studies.auto_tau_plus import is_closer, read_worlds
 from studies.auto_tau_plus import markdown as auto_table
 from studies.cifar10_priors import markdown as cifar10_prior_table
@@ -279,20 +279,6 @@ def test_the_table_of_auto_is_that_of_its_results() -> None:
     ]
     assert all(0.5 < size < 2 for size in sizes), "the document says so"
     assert "in 32 of 32 cases" in (ROOT / "README.md").read_text()
-
-
-def test_the_tables_of_memberships_are_those_of_their_results() -> None:
-    document = (ROOT / "docs/membership.md").read_text()
-    folder, lengths = ROOT / "results/membership", ROOT / "results/membership_length"
-    for table in (membership_tables.markdown(folder), membership_tables.force_markdown(folder)):
-        assert table.strip() in document
-    assert membership_length.markdown(lengths).strip() in document
-    runs = [json.loads(path.read_text()) for place in (folder, lengths) for path in place.rglob("*.json")]
-    assert len(runs) >= 60
-    assert not any(run.get("modified") for run in runs)
-    # The document names these.
-    assert "| 10 % of the labels, strength 2 | 84.6" in document
-    assert "37 % / 74 % / 80 %" in document
 
 
 def test_the_time_of_an_audit_is_that_of_its_results() -> None:
