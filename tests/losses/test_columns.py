@@ -211,7 +211,7 @@ def test_the_oracle_gives_0_to_an_anchor_whose_every_sample_has_its_class(kernel
 
 def test_rare_samples_overflow_nothing() -> None:
     """1/t = 33 alone would be safe to exponentiate in float32, with - log q = 60 it is not."""
-    z = [view.detach().float() for view in views(B, D, 2)]
+    z = [torch.ones(B, D), torch.ones(B, D)]
     log_q = torch.full((B,), -60.0)
     dense, tiled = (dc.DebiasedInfoNCELoss(0.03, 0.0, kernel=kernel)(*z, log_q=log_q) for kernel in KERNELS)
     assert tiled.isfinite()
