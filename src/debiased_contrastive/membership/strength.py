@@ -80,8 +80,8 @@ def best_strength(z: Features, labels: Labels, knowledge: Knowledge, temperature
 def safe_strength(knowledge: Knowledge) -> tuple[float, str]:
     """A strength for knowledge that no label can check, and the reason in words.
 
-    Soft knowledge, such as a consensus of clusterings, did no harm at strength 1 wherever it was measured. Clusters
-    that say 0 or 1 did: what they join wrongly are the hardest true negatives.
+    Soft knowledge, such as a consensus of clusterings, takes little weight off any pair, so its errors cost little
+    at strength 1. Clusters that say 0 or 1 take all of it: what they join wrongly are the hardest true negatives.
     """
     q = _some_pairs(knowledge)
     if float(q.sum()) == 0:
