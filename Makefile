@@ -14,7 +14,7 @@ FAULTS ?=
 demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
 
-test: .venv/test .venv/control
+test: .venv/test .venv/test-integrations .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Under a minute: laws and references of the core, ten steps of every method, mistakes at the command line, the rules.
