@@ -24,6 +24,7 @@ PARTS = {
     "text": Part("benchmarks.text_training", "text_training.json", "--steps 2 --rounds 1"),
     "tasks": Part("benchmarks.sentence_tasks", "sentence_tasks.json", "--samples 60 --features 5 --fits-per-C 1"),
     "bank": Part("benchmarks.bank", "bank.json", "--batch 4 --size 100 --count 8"),
+    "cached": Part("benchmarks.cached", "cached.json", "--batch 4"),
     "control": Part("benchmarks.control", "control_speed.json", "--steps 2 --random-steps 64 --frames 1000"),
 }
 

@@ -57,6 +57,20 @@ def _training(results: dict[str, Any]) -> list[str]:
     return _speeds(results, text, "images/s", "images_per_second", "ms an epoch")
 
 
+def _cached(results: dict[str, Any]) -> list[str]:
+    settings = results["settings"]
+    text = (
+        f"Two views of {settings['batch']} images of {settings['size']} x {settings['size']} pixels, ResNet-18, "
+        "float32; forward and backward."
+    )
+    columns: Columns = {
+        "images/s": lambda row: _number(row["images_per_second"]),
+        "s": lambda row: _number(row["seconds"]),
+        "peak memory, MiB": lambda row: _number(row["peak_mib"]),
+    }
+    return [_conditions(results["environment"], text), _by_contender(results, columns), _targets(results, {})]
+
+
 def _speeds(results: dict[str, Any], text: str, title: str, field: str, step: str) -> list[str]:
     ours = next(row for row in results["rows"] if row["contender"] == "ours")
     columns: Columns = {
@@ -87,7 +101,8 @@ def _probe(results: dict[str, Any]) -> list[str]:
 
 def _conditions(environment: dict[str, Any], text: str) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in environment["versions"].items())
-    return f"{environment['cpu']}, {environment['threads']} threads; {versions}. {text}"
+    threads = f"{environment['threads']} thread{'' if environment['threads'] == 1 else 's'}"
+    return f"{environment['cpu']}, {threads}; {versions}. {text}"
 
 
 def _by_size(
@@ -136,6 +151,7 @@ _KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "views": _views,
     "probe": _probe,
     "training": _training,
+    "cached": _cached,
 }
 
 

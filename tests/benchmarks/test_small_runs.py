@@ -19,6 +19,7 @@ LIBRARIES = {
     "training": ("lightly", "torchvision", "lightning_fabric"),
     "tasks": ("sklearn", "numpy"),
     "bank": (),
+    "cached": ("safetensors",),
 }
 MARKDOWN = {"tasks": sentence_tasks.markdown, "bank": bank.markdown}
 
