@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from debiased_contrastive.losses.auto import AutoTauPlus
     from debiased_contrastive.losses.bank import DebiasedBankLoss
     from debiased_contrastive.losses.cached import cached_backward
-    from debiased_contrastive.losses.debiased import Diagnostics
+    from debiased_contrastive.losses.diagnostics import Diagnostics
     from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
     from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
     from debiased_contrastive.membership.force import force_share
@@ -39,7 +39,7 @@ _HOMES = {
     "DebiasedBankLoss": "losses.bank",
     "DebiasedInfoNCELoss": "losses.info_nce",
     "DebiasedNTXentLoss": "losses.nt_xent",
-    "Diagnostics": "losses.debiased",
+    "Diagnostics": "losses.diagnostics",
     "MemoryBank": "negatives.bank",
     "NegativeQueue": "negatives.queue",
     "asymptotic_loss": "objectives.exact",

@@ -33,6 +33,20 @@ def test_diagnostics_of_a_batch_computed_by_hand() -> None:
     assert (seen.num_unlabeled, seen.num_positives) == (14, 1)
 
 
+def test_loggers_get_plain_floats_under_plain_names() -> None:
+    """W&B and MLflow refuse None and tensors; MLflow and CSV headers allow few signs in a name."""
+    z, loss = views(4, 3, 2), dc.DebiasedNTXentLoss()
+    loss(*z)
+    without = loss.diagnostics.as_dict()
+    loss(*z, membership=torch.eye(4, dtype=torch.float64))
+    known = loss.diagnostics.as_dict()
+    assert known.keys() - without.keys() == {"mean_q", "effective_number", "covariance", "entropy"}
+    for name, value in known.items():
+        assert type(value) is float
+        assert name.isidentifier()
+    assert without["num_unlabeled"] == 6
+
+
 @pytest.mark.parametrize("on_floor", ["clamp", "biased", "cap_tau"])
 def test_the_biased_loss_of_a_call_is_the_loss_without_correction(on_floor: OnFloor) -> None:
     z = views(8, 5, 3)

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from debiased_contrastive.kernels.gather import Share, gather_rows
-from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
+from debiased_contrastive.losses.debiased import DebiasedLoss
+from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
 from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.objectives.checks import FloorName
