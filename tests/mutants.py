@@ -327,7 +327,7 @@ MUTANTS = [
     Mutant("membership/patches.py", "maps - maps.mean(1, keepdim=True)", "maps", "patches keep their brightness"),
     Mutant("membership/patches.py", "distances.mean(1, keepdim=True) - distances", "distances - distances.mean(1, keepdim=True)", "the farther centres"),
     *(
-        Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/kernels/test_gather.py"))
+        Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/losses/test_decoupled.py", "tests/kernels/test_gather.py"))
         for path, old, new, what in (
             ("kernels/tiled.py", "tile.masked_fill_(self.pairs[rows, columns], value)", "pass", "excluded pairs met"),
             ("kernels/tiled.py", "return self.pairs is None", "return True", "a mask of one side for both"),
@@ -338,6 +338,9 @@ MUTANTS = [
             ("losses/debiased.py", "bound=self.bound + float(log_q.detach().abs().max())", "bound=self.bound", "exponentials of rare samples unshifted"),
             ("losses/inputs.py", "torch.where(left == 0, 0.0, torch.as_tensor(count).to(left))", "count", "anchors without samples repelled by nobody"),
             ("losses/info_nce.py", "return int(negatives.detach().double().sum().view(torch.int64))", "return 0", "negatives of each process unlike"),
+            ("objectives/losses.py", "torch.where(n == 0, 0.0, losses) if isinstance(n, Tensor) else losses", "losses", "an anchor without samples at minus infinity"),
+            ("losses/debiased.py", "objective = decoupled if self.decoupled else debiased", "objective = debiased", "the positive stays in the denominator"),
+            ("losses/debiased.py", "losses = record.objective(record.statistics, 0.0)", "losses = debiased(record.statistics, 0.0)", "biased loss of another objective"),
         )
     ),
 ]  # fmt: skip

@@ -101,6 +101,7 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
     yield "nt_xent, tau per input", nt_xent, {}, of_views(2, tau_plus=taus)
     yield "nt_xent, hard, sum", nt_xent, {"beta": 1.0, "reduction": "sum"}, of_views(2)
     yield "nt_xent, all on the floor", nt_xent, {"tau_plus": 0.9}, of_views(2)
+    yield "nt_xent, decoupled", nt_xent, {"decoupled": True}, of_views(2)
     yield "info_nce", info_nce, {}, of_views(2)
     yield "info_nce, symmetric", info_nce, {"symmetric": True}, of_views(2)
     yield "info_nce, symmetric, labels", info_nce, {"symmetric": True}, of_views(2, labels=labels)

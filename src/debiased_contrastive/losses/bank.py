@@ -40,6 +40,7 @@ class DebiasedBankLoss(EmbeddingLoss):
             `AutoTauPlus(prior, warm_up)` follows training.
         on_floor: What an anchor does whose estimate is below the floor, see `contrastive_loss`. "biased" is the
             paper's choice at so low a temperature.
+        decoupled: The positive leaves the denominator, see `DebiasedNTXentLoss`.
         exclude_own: A query never meets its own row among the unlabeled; N is then smaller.
         strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
         attraction: With knowledge: weight of probable samples of the query's class in the numerator; 0 is off.
@@ -59,6 +60,7 @@ class DebiasedBankLoss(EmbeddingLoss):
         tau_plus: float | Tensor | Literal["auto"] | AutoTauPlus = 0.01,
         *,
         on_floor: OnFloor = "biased",
+        decoupled: bool = False,
         exclude_own: bool = False,
         strength: float | Tensor = 1.0,
         attraction: float = 0.0,
@@ -70,6 +72,7 @@ class DebiasedBankLoss(EmbeddingLoss):
             temperature,
             tau_plus,
             on_floor=on_floor,
+            decoupled=decoupled,
             strength=strength,
             attraction=attraction,
             attraction_above=attraction_above,

@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,17 @@ from debiased_contrastive.losses.pairs import PairsSeen
 from debiased_contrastive.numerics import unit_rows
 from debiased_contrastive.objectives import estimator
 from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_beta, check_choice
-from debiased_contrastive.objectives.losses import check_probabilities, debiased, per_anchor_tau_plus, reduce_losses
+from debiased_contrastive.objectives.losses import (
+    check_probabilities,
+    debiased,
+    decoupled,
+    per_anchor_tau_plus,
+    reduce_losses,
+)
 from debiased_contrastive.objectives.statistics import Statistics
+
+Objective: TypeAlias = Callable[..., Tensor]
+"""From statistics, tau_plus and a rule for the floor to the loss of each anchor: `debiased` or `decoupled`."""
 
 LARGEST_SAFE_BOUND = 1e30
 """Logits of finite embeddings that are bounded by this are finite, so they need no check."""
@@ -41,6 +50,8 @@ class Record:
     """How many calls there were, this one included."""
     pairs: PairsSeen | None = None
     """Some of the pairs, where something was known about them."""
+    objective: Objective = debiased
+    """What made losses of the statistics."""
 
 
 class DebiasedLoss(nn.Module):
@@ -72,9 +83,9 @@ class DebiasedLoss(nn.Module):
     @property
     @torch.no_grad()
     def biased_loss(self) -> float:
-        """What the last call would have been with tau_plus = 0, as a mean over anchors."""
+        """What the last call would have been with tau_plus = 0, decoupled if it was so, as a mean over anchors."""
         record = self._last_record()
-        losses = debiased(record.statistics, 0.0)
+        losses = record.objective(record.statistics, 0.0)
         return float(losses.mean() if record.weights is None else (losses * record.weights).sum())
 
     def _losses(
@@ -86,13 +97,14 @@ class DebiasedLoss(nn.Module):
         weights: Tensor | None = None,
         constant: bool = False,
         pairs: PairsSeen | None = None,
+        objective: Objective = debiased,
     ) -> Tensor:
         """The loss of each anchor (a,); constant: gradients do not see the correction, as "auto" needs it."""
         number = 1 if self._record is None else self._record.number + 1
-        self._record = Record(statistics.detach(), tau_plus, rule, weights, number, pairs)
+        self._record = Record(statistics.detach(), tau_plus, rule, weights, number, pairs, objective)
         if constant:
-            return debiased(estimator.with_constant_correction(statistics, tau_plus), 0.0)
-        return debiased(statistics, tau_plus, rule)
+            return objective(estimator.with_constant_correction(statistics, tau_plus), 0.0)
+        return objective(statistics, tau_plus, rule)
 
     def _last_record(self) -> Record:
         if self._record is None:
@@ -110,6 +122,7 @@ class EmbeddingLoss(DebiasedLoss):
         *,
         on_floor: OnFloor = "clamp",
         beta: float = 0.0,
+        decoupled: bool = False,
         normalize: bool = True,
         relative_floor: float = 0.0,
         strength: float | Tensor = 1.0,
@@ -123,6 +136,7 @@ class EmbeddingLoss(DebiasedLoss):
         self.temperature = temperature
         self.on_floor = on_floor
         self.beta = beta
+        self.decoupled = decoupled
         self.normalize = normalize
         self.relative_floor = relative_floor
         self.strength = strength
@@ -140,6 +154,7 @@ class EmbeddingLoss(DebiasedLoss):
             "tau_plus",
             "on_floor",
             "beta",
+            "decoupled",
             "normalize",
             "relative_floor",
             "strength",
@@ -184,6 +199,11 @@ class EmbeddingLoss(DebiasedLoss):
             )
         level: estimator.Level = "bound" if self.normalize else "relative" if self.relative_floor else "zero"
         floor = estimator.Floor(level, self.on_floor, self.relative_floor)
+        if self.decoupled and level == "zero" and self.on_floor in ("clamp", "smooth") and _may_correct(used):
+            raise ValueError(
+                f"decoupled=True with normalize=False and on_floor={self.on_floor!r} has loss minus infinity on "
+                "the floor 0: pass a relative_floor, on_floor='biased' or 'cap_tau', or tau_plus=0"
+            )
         bound = 1 / value if self.normalize else math.inf
         kernel, reduction = self.kernel, self.reduction
         return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction)
@@ -211,7 +231,10 @@ class EmbeddingLoss(DebiasedLoss):
         if not options.bound < LARGEST_SAFE_BOUND:
             check_logits(statistics)
         is_auto = isinstance(options.tau_plus, AutoTauPlus)
-        losses = self._losses(statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs)
+        objective = decoupled if self.decoupled else debiased
+        losses = self._losses(
+            statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs, objective=objective
+        )
         _warn_if_dead(self._last_record())
         loss = reduce_losses(losses, options.reduction)
         if share.is_alone or options.reduction == "none":
@@ -305,6 +328,11 @@ def _warn_if_dead(record: Record) -> None:
             f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
             stacklevel=4,
         )
+
+
+def _may_correct(tau_plus: float | Tensor | AutoTauPlus) -> bool:
+    """Whether tau_plus can put an anchor on the floor; an automatic one stays above it."""
+    return not isinstance(tau_plus, AutoTauPlus) and (isinstance(tau_plus, Tensor) or tau_plus > 0)
 
 
 def _mean(values: float | Tensor) -> float:

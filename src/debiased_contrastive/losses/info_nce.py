@@ -50,6 +50,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         symmetric: Keys are anchors too, and the queries of the others their unlabeled samples.
         on_floor: What an anchor does whose estimate is below the floor, see `contrastive_loss`.
         beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
+        decoupled: The positive leaves the denominator, see `DebiasedNTXentLoss`.
         normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
         relative_floor: With raw dot products, the floor as a share of the unlabeled mean; 0 is off.
         strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
@@ -73,6 +74,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         symmetric: bool = False,
         on_floor: OnFloor = "clamp",
         beta: float = 0.0,
+        decoupled: bool = False,
         normalize: bool = True,
         relative_floor: float = 0.0,
         strength: float | Tensor = 1.0,
@@ -87,6 +89,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             tau_plus,
             on_floor=on_floor,
             beta=beta,
+            decoupled=decoupled,
             normalize=normalize,
             relative_floor=relative_floor,
             strength=strength,

@@ -38,6 +38,8 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             `AutoTauPlus(prior, warm_up)` does so with these settings.
         on_floor: What an anchor does whose estimate is below the floor, see `contrastive_loss`.
         beta: Tilt of the unlabeled mean towards hard negatives; 0 is off.
+        decoupled: The positive leaves the denominator (Yeh et al., 2022): log N g - s+, which has no lower
+            bound; see `decoupled_loss`.
         normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
         relative_floor: With raw dot products, the floor as a share of the unlabeled mean; 0 is off.
         strength: How far the knowledge of a call is trusted: 1 believes it, 0 ignores it, one number or (b,).

@@ -26,9 +26,14 @@ def debiased(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor
 def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
     """The loss without the positive in its denominator (Yeh et al., 2022), shape (a,): log N g - s+.
 
-    Relations: `debiased` is its softplus, so the two agree where the loss is large.
+    With attraction s+ is the mean logit of the numerator. An anchor with N = 0, which nothing repels, has loss 0.
+
+    Relations: `debiased` is its softplus, so the two agree where the loss is large. With M = 1 and above the floor,
+    `debiased` at tau_plus = 1/(N + 1) is this loss at tau_plus = 0 plus log(1 + 1/N).
     """
-    return _attract(_margin(statistics, tau_plus, on_floor), statistics)
+    losses = _attract(_margin(statistics, tau_plus, on_floor), statistics)
+    n = statistics.num_unlabeled
+    return torch.where(n == 0, 0.0, losses) if isinstance(n, Tensor) else losses
 
 
 def _margin(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor) -> Tensor:
