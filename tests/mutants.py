@@ -340,6 +340,8 @@ MUTANTS = [
             ("losses/info_nce.py", "return int(negatives.detach().double().sum().view(torch.int64))", "return 0", "negatives of each process unlike"),
             ("objectives/losses.py", "torch.where(n == 0, 0.0, losses) if isinstance(n, Tensor) else losses", "losses", "an anchor without samples at minus infinity"),
             ("losses/debiased.py", "objective = decoupled if self.decoupled else debiased", "objective = debiased", "the positive stays in the denominator"),
+            ("kernels/gather.py", "dist.all_reduce(total, group=ctx.group)", "dist.all_reduce(total)", "gradients of another group"),
+            ("kernels/gather.py", "dist.all_reduce(total, group=share.group)", "dist.all_reduce(total)", "automatic tau_plus of another group"),
             ("losses/debiased.py", "losses = record.objective(record.statistics, 0.0)", "losses = debiased(record.statistics, 0.0)", "biased loss of another objective"),
         )
     ),

@@ -1,6 +1,8 @@
 """What each process of the distributed tests does: the full batch alone, its share with others, compare."""
 
+import copy
 import math
+import pickle
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import debiased_contrastive as dc
+from debiased_contrastive.kernels.gather import gather_detached
 from tests.group import in_group
 
 D, T = 6, 0.3
@@ -170,6 +173,49 @@ def check_unreduced(sizes: tuple[int, ...], rank: int) -> None:
     torch.testing.assert_close(got, want)
 
 
+def check_groups(rank: int) -> None:
+    """Four processes in two groups: each half is a batch of its own, of unequal shares, whatever the other does."""
+    halves = [dist.new_group(ranks) for ranks in ([0, 1], [2, 3])]
+    mine, other = halves[rank // 2], halves[1 - rank // 2]
+    batches = [inputs(5, torch.float64), inputs(6, torch.float64)]
+    views = batches[rank // 2]
+    b = views.shape[1]
+    part = slice(0, 2) if rank % 2 == 0 else slice(2, b)
+    groups = torch.arange(3 * b).view(b, 3) % 5
+    calls: list[tuple[Callable[..., nn.Module], dict[str, Any], dict[str, Tensor]]] = [
+        (dc.DebiasedNTXentLoss, {}, {}),
+        (dc.DebiasedNTXentLoss, {"decoupled": True}, {"partitions": groups}),
+        (dc.DebiasedInfoNCELoss, {"symmetric": True}, {"ids": torch.arange(b) % 4}),
+    ]
+    for make, settings, codes in calls:
+        whole, share = (views[:2].clone().requires_grad_() for _ in range(2))
+        value = make(T, 0.05, **settings)(*whole, **codes)
+        (want,) = torch.autograd.grad(value, whole)
+        loss = make(T, 0.05, gather_distributed=mine, **settings)
+        loss = copy.deepcopy(loss)
+        assert "gather_distributed=ProcessGroup of 2" in repr(loss)
+        own = loss(*share[:, part], **{name: code[part] for name, code in codes.items()})
+        (got,) = torch.autograd.grad(own, share)
+        for tensor in (own.detach(), got):
+            dist.all_reduce(tensor, group=mine)
+        torch.testing.assert_close(own.detach() / 2, value.detach(), rtol=1e-12, atol=0)
+        torch.testing.assert_close(got / 2, want, rtol=1e-12, atol=1e-15)
+        with pytest.raises(TypeError, match=r"cannot be pickled.*save its state_dict"):
+            pickle.dumps(loss)
+        assert not loss.state_dict()
+    auto = dc.AutoTauPlus(0.2, warm_up=0)
+    bank = nn.functional.normalize(views[0], dim=1)
+    call = {"ids": torch.arange(b)[part], "places": torch.arange(4 * b).view(b, 4)[part] % b}
+    query = views[1, part].clone().requires_grad_()
+    dc.DebiasedBankLoss(T, auto, gather_distributed=mine)([query], [bank], **call)
+    shares: list[Any] = [None] * 4
+    dist.all_gather_object(shares, auto.of_cap)
+    assert shares[0] == shares[1] != shares[2] == shares[3]
+    assert gather_detached(torch.tensor([rank]), mine).tolist() == [2 * (rank // 2), 2 * (rank // 2) + 1]
+    with pytest.raises(ValueError, match="a process group that this process is in; got -100"):
+        dc.DebiasedNTXentLoss(gather_distributed=other)(*views[:2])
+
+
 def check_auto(sizes: tuple[int, ...], rank: int) -> None:
     """Every process goes on with the same number, the mean of what they saw."""
     views = inputs(sum(sizes), torch.float64)
@@ -220,7 +266,7 @@ def check_second_derivative(z: Tensor) -> None:
     z = z.clone().requires_grad_()
     value = dc.DebiasedNTXentLoss(gather_distributed=True, kernel="dense")(z, z.flip(0))
     (gradient,) = torch.autograd.grad(value, z, create_graph=True)
-    with pytest.raises(RuntimeError, match="gather_distributed=True has first derivatives only"):
+    with pytest.raises(RuntimeError, match="gather_distributed has first derivatives only"):
         gradient.square().sum().backward()
 
 
@@ -244,3 +290,7 @@ def compare_all(rank: int, world: int) -> None:
     check_unreduced(unequal, rank)
     check_auto(unequal, rank)
     check_errors(world, rank)
+
+
+def work_in_groups(rank: int, world: int, rendezvous: str) -> None:
+    in_group(rank, world, rendezvous, lambda: check_groups(rank))

@@ -7,7 +7,7 @@ gradient of the full batch, with no factor for the number of processes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,8 +17,12 @@ from debiased_contrastive.numerics import first_derivative
 
 T = TypeVar("T")
 
+# As words, since a torch that was built without processes has no such class.
+Gather: TypeAlias = "bool | dist.ProcessGroup"
+"""Whether samples of other processes are gathered: of all of them, or of those of a group."""
+
 _NO_SECOND_DERIVATIVE = (
-    "gather_distributed=True has first derivatives only, a derivative of its gradient was asked for: "
+    "gather_distributed has first derivatives only, a derivative of its gradient was asked for: "
     "use one process for gradients of gradients"
 )
 
@@ -30,6 +34,9 @@ class Share:
     sizes: tuple[int, ...]
     """Number of inputs on each process."""
     rank: int
+    """Place of this process among them."""
+    group: "dist.ProcessGroup | None" = None
+    """The processes that share the batch; None is all."""
 
     @property
     def is_alone(self) -> bool:
@@ -53,7 +60,7 @@ class Share:
 
 
 def check_everywhere(
-    check: Callable[[], tuple[dict[str, int], T]], names: tuple[str, ...], device: torch.device, *, gather: bool
+    check: Callable[[], tuple[dict[str, int], T]], names: tuple[str, ...], device: torch.device, *, gather: Gather
 ) -> tuple[Share, T]:
     """Every process's batch size, and what `check` made of this one's input; if one fails, all raise.
 
@@ -61,15 +68,10 @@ def check_everywhere(
     must be the same everywhere; `names` lists them, so that a process whose check fails knows how many
     the others send. One that raised alone would leave the others waiting for it.
     """
-    if not gather:
+    if gather is False:
         numbers, result = check()
         return Share((numbers["batch size"],), 0), result
-    if not (dist.is_available() and dist.is_initialized()):
-        raise RuntimeError(
-            "gather_distributed=True needs an initialised process group, there is none: call "
-            "torch.distributed.init_process_group first (torchrun sets its variables), or pass "
-            "gather_distributed=False"
-        )
+    group = _group(gather)
     problem: Exception | None = None
     try:
         numbers, result = check()
@@ -77,13 +79,37 @@ def check_everywhere(
     except Exception as error:  # whatever it is, the others must hear of it before it is raised
         problem, mine = error, [1] + [0] * len(names)
     header = torch.tensor(mine, device=device)
-    headers = [torch.empty_like(header) for _ in range(dist.get_world_size())]
-    dist.all_gather(headers, header)
+    headers = [torch.empty_like(header) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(headers, header, group)
     if problem is not None:
         raise problem
     rows = [row.tolist() for row in headers]
     _check_headers(rows, names)
-    return Share(tuple(row[1] for row in rows), dist.get_rank()), result
+    return Share(tuple(row[1] for row in rows), dist.get_rank(group), group), result
+
+
+def is_group(value: object) -> "TypeGuard[dist.ProcessGroup]":
+    """Whether it is a process group."""
+    return dist.is_available() and isinstance(value, dist.ProcessGroup)
+
+
+def _group(gather: Gather) -> "dist.ProcessGroup | None":
+    """The processes to gather from, None for all; raise unless this one is among them."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "gather_distributed=True needs an initialised process group, there is none: call "
+            "torch.distributed.init_process_group first (torchrun sets its variables), or pass "
+            "gather_distributed=False"
+        )
+    if gather is True:
+        return None
+    # Where a process is not in a new group, torch gives it a number instead.
+    if not is_group(gather) or dist.get_rank(gather) < 0:
+        raise ValueError(
+            f"gather_distributed must be True, False or a process group that this process is in; got {gather!r}: "
+            "torch.distributed.new_group, called on all processes, makes one of some"
+        )
+    return gather
 
 
 def _check_headers(rows: list[list[int]], names: tuple[str, ...]) -> None:
@@ -102,12 +128,12 @@ def _check_headers(rows: list[list[int]], names: tuple[str, ...]) -> None:
 
 
 @torch.no_grad()
-def gather_detached(local: Tensor) -> Tensor:
-    """The rows of all processes, as many on each, in the order of their ranks, without a gradient."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+def gather_detached(local: Tensor, group: "dist.ProcessGroup | None" = None) -> Tensor:
+    """The rows of all processes of a group, as many on each, in the order of their ranks, without a gradient."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size(group) == 1:
         return local.detach()
-    parts = [torch.empty_like(local) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, local.contiguous())
+    parts = [torch.empty_like(local) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, local.contiguous(), group)
     return torch.cat(parts)
 
 
@@ -116,7 +142,7 @@ def mean_over_processes(value: float, share: Share, device: torch.device) -> flo
     if share.is_alone:
         return value
     total = torch.tensor(value, dtype=torch.float64, device=device)
-    dist.all_reduce(total)
+    dist.all_reduce(total, group=share.group)
     return float(total) / len(share.sizes)
 
 
@@ -130,17 +156,18 @@ def gather_rows(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tens
 
 class _Gather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, local: Tensor, share: Share, group: int) -> Tensor:
-        ctx.start, ctx.stop = share.offset * group, share.offset * group + local.shape[0]
+    def forward(ctx: Any, local: Tensor, share: Share, rows_per_input: int) -> Tensor:
+        ctx.start, ctx.stop = share.offset * rows_per_input, share.offset * rows_per_input + local.shape[0]
+        ctx.group = share.group
         # Not every backend takes tensors of different sizes, so the shorter ones are padded.
-        padded = local.new_zeros((max(share.sizes) * group, *local.shape[1:]))
+        padded = local.new_zeros((max(share.sizes) * rows_per_input, *local.shape[1:]))
         padded[: local.shape[0]] = local
         parts = [torch.empty_like(padded) for _ in share.sizes]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[: size * group] for part, size in zip(parts, share.sizes, strict=True)])
+        dist.all_gather(parts, padded, share.group)
+        return torch.cat([part[: size * rows_per_input] for part, size in zip(parts, share.sizes, strict=True)])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         total = grad.detach().clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=ctx.group)
         return first_derivative(total[ctx.start : ctx.stop], grad, _NO_SECOND_DERIVATIVE), None, None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.bank import bank_logits
-from debiased_contrastive.kernels.gather import check_everywhere
+from debiased_contrastive.kernels.gather import Gather, check_everywhere
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
@@ -45,7 +45,7 @@ class DebiasedBankLoss(EmbeddingLoss):
         strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
         attraction: With knowledge: weight of probable samples of the query's class in the numerator; 0 is off.
         attraction_above: Probability of a common class above which a sample joins the numerator.
-        gather_distributed: An automatic tau_plus sees the queries of all processes.
+        gather_distributed: An automatic tau_plus sees the queries of all processes, or of those of a process group.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
     >>> loss = DebiasedBankLoss(temperature=0.5, tau_plus=0.05)
@@ -65,7 +65,7 @@ class DebiasedBankLoss(EmbeddingLoss):
         strength: float | Tensor = 1.0,
         attraction: float = 0.0,
         attraction_above: float = 0.5,
-        gather_distributed: bool = False,
+        gather_distributed: Gather = False,
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(

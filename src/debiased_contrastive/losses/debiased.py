@@ -1,15 +1,16 @@
 """The parts that all losses share: settings, the step from statistics to a value, and diagnostics."""
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.kernels.gather import Share
+from debiased_contrastive.kernels.gather import Gather, Share, is_group
 from debiased_contrastive.kernels.log_mean import Kernel, log_mean
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.kernels.weights import PairWeights
@@ -128,7 +129,7 @@ class EmbeddingLoss(DebiasedLoss):
         strength: float | Tensor = 1.0,
         attraction: float = 0.0,
         attraction_above: float = 0.5,
-        gather_distributed: bool = False,
+        gather_distributed: Gather = False,
         kernel: Kernel = "auto",
         reduction: Reduction = "mean",
     ) -> None:
@@ -164,6 +165,22 @@ class EmbeddingLoss(DebiasedLoss):
             f"{name}={_format_setting(getattr(self, name))}"
             for name in (*names, "attraction_above", "gather_distributed", "kernel", "reduction")
         )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "EmbeddingLoss":
+        """A copy, as averages of weights keep it; of a process group there is one, which both share."""
+        memo[id(self.gather_distributed)] = self.gather_distributed
+        memo[id(self)] = twin = type(self).__new__(type(self))
+        twin.__dict__.update(copy.deepcopy(vars(self), memo))
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle holds."""
+        if is_group(self.gather_distributed):
+            raise TypeError(
+                "a loss that gathers from a process group cannot be pickled, which is of this process alone: "
+                "save its state_dict(), or set gather_distributed to True or False first"
+            )
+        return vars(self)
 
     def _options(
         self,
@@ -345,6 +362,8 @@ def _quantile(values: Tensor, share: float) -> float:
 
 
 def _format_setting(value: object) -> object:
+    if is_group(value):
+        return f"ProcessGroup of {value.size()}"
     if not isinstance(value, Tensor):
         return value
     return f"{value.item():.4g}" if value.numel() == 1 else f"tensor of {tuple(value.shape)}"

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.gather import Share, check_everywhere
+from debiased_contrastive.kernels.gather import Gather, Share, check_everywhere
 from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
@@ -56,7 +56,8 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         strength: How far the knowledge of a call is trusted, see `DebiasedNTXentLoss`.
         attraction: With knowledge: weight of probable samples of the anchor's class in the numerator; 0 is off.
         attraction_above: Probability of a common class above which a sample joins the numerator.
-        gather_distributed: The other processes' keys are unlabeled samples too, see `DebiasedNTXentLoss`.
+        gather_distributed: The other processes' keys are unlabeled samples too, of all or of a process group's; see
+            `DebiasedNTXentLoss`.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
@@ -80,7 +81,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         strength: float | Tensor = 1.0,
         attraction: float = 0.0,
         attraction_above: float = 0.5,
-        gather_distributed: bool = False,
+        gather_distributed: Gather = False,
         kernel: Kernel = "auto",
         reduction: Reduction = "mean",
     ) -> None:

@@ -47,7 +47,8 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             where the other view has weight 1; 0 leaves the numerator as it is.
         attraction_above: Probability of a common class above which a sample joins the numerator.
         gather_distributed: The other processes' inputs are unlabeled samples too, and the mean over processes of
-            the value, and of its gradient, is that of the full batch.
+            the value, and of its gradient, is that of the full batch. A `torch.distributed.ProcessGroup` instead of
+            True means the processes of that group.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
