@@ -151,11 +151,17 @@ def decoupled_loss(
 
 
 def check_tensor(name: str, value: object) -> None:
-    """Raise unless `value` is a tensor."""
+    """Raise unless `value` is a tensor whose rows are all here, which those of a DTensor are not."""
     if not isinstance(value, Tensor):
         raise ValueError(
             f"{name} must be a torch.Tensor; got {type(value).__name__}: convert it with torch.as_tensor, or "
             "pass its .embeddings if it is a queue or a bank"
+        )
+    # By a method of its own: importing the class would load what few programs need.
+    if hasattr(value, "full_tensor"):
+        raise ValueError(
+            f"{name} must be a plain tensor; got a DTensor: pass its .to_local(), with gather_distributed=True where it "
+            "is sharded by rows, or its .full_tensor()"
         )
 
 
