@@ -4,7 +4,9 @@ import copy
 import math
 import pickle
 import re
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -254,12 +256,34 @@ def check_errors(world: int, rank: int) -> None:
         moco = dc.DebiasedInfoNCELoss(gather_distributed=True)
         with pytest.raises(ValueError, match="samples of one process alone go into hard_negatives"):
             moco(z, z, torch.randn(4, D, generator=torch.Generator().manual_seed(rank)))
+        check_nothing_left(world, rank)
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z
         expect(loss, (mine, mine), "number of features must be the same on every process")
     else:
         with pytest.warns(UserWarning, match="a batch of one"):
             assert loss(z[:1], z[:1]) == 0
+
+
+def check_nothing_left(world: int, rank: int) -> None:
+    """Nothing on one process is a warning there; nothing on all of them the same error on all."""
+    z = torch.randn(3, D)
+    moco = dc.DebiasedInfoNCELoss(gather_distributed=True, reduction="none")
+    mine = torch.full((3, 3 * world), rank == 0)
+    with pytest.warns(UserWarning, match="leave 3 of 3") if rank == 0 else nullcontext():
+        assert bool((moco(z, z, exclude=mine) == 0).all()) == (rank == 0)
+    expect(moco, (z, z), f"got {3 * world} of {3 * world} anchors without any", exclude=mine | True)
+    expect(
+        dc.DebiasedNTXentLoss(gather_distributed=True),
+        (z, z),
+        f"got {6 * world} of {6 * world} anchors without any",
+        labels=torch.zeros(3).long(),
+    )
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            assert dc.DebiasedNTXentLoss()(z[:1], z[:1]) == 0, "this process alone has one pair"
+    assert [(warning.filename, "a batch of one" in str(warning.message)) for warning in seen] == [(__file__, True)]
 
 
 def check_second_derivative(z: Tensor) -> None:

@@ -146,6 +146,11 @@ def mean_over_processes(value: float, share: Share, device: torch.device) -> flo
     return float(total) / len(share.sizes)
 
 
+def is_anywhere(here: bool, share: Share, device: torch.device) -> bool:
+    """Whether something is so on any process of the batch; all of them must ask."""
+    return here if share.is_alone else mean_over_processes(float(here), share, device) > 0
+
+
 def gather_rows(local: Tensor, share: Share, *, rows_per_input: int = 1) -> Tensor:
     """The rows of all processes in the order of their ranks."""
     if share.is_alone:

@@ -231,7 +231,7 @@ class EmbeddingLoss(DebiasedLoss):
         The last batch of an epoch may be one; a training should not end for it.
         """
         warnings.warn(
-            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=4
+            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=5
         )
         zeros = 0.0 * (first + second).sum(-1).repeat(anchors)
         return reduce_losses(zeros, self.reduction)

@@ -8,7 +8,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.gather import Share
+from debiased_contrastive.kernels.gather import Share, is_anywhere
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
@@ -86,14 +86,15 @@ def check_codes(
 def check_present(present: float | Tensor, share: Share) -> None:
     """Warn where labels, ids or masks leave an anchor without any unlabeled sample; raise where they leave all so.
 
-    The loss of such an anchor is 0. Under several processes one that has nothing left must not stop the others.
+    The loss of such an anchor is 0. One of several processes that has nothing left does not stop the others; if
+    none has anything, all raise.
     """
-    if not isinstance(present, Tensor) or not bool((present == 0).any()):
+    if not isinstance(present, Tensor):
         return
-    empty = int((present == 0).sum())
-    if empty == len(present) and share.is_alone:
+    if not is_anywhere(bool((present > 0).any()), share, present.device):
+        anchors = len(present) // share.sizes[share.rank] * share.total
         raise ValueError(
-            f"labels, ids and masks must leave some anchor an unlabeled sample; got {empty} of {empty} anchors "
+            f"labels, ids and masks must leave some anchor an unlabeled sample; got {anchors} of {anchors} anchors "
             "without any: use a larger or more varied batch or queue"
         )
     warn_if_empty(present)

@@ -160,8 +160,8 @@ def check_tensor(name: str, value: object) -> None:
     # By a method of its own: importing the class would load what few programs need.
     if hasattr(value, "full_tensor"):
         raise ValueError(
-            f"{name} must be a plain tensor; got a DTensor: pass its .to_local(), with gather_distributed=True where it "
-            "is sharded by rows, or its .full_tensor()"
+            f"{name} must be a plain tensor; got a DTensor: pass its .to_local(), with gather_distributed=True if "
+            "it is sharded by rows, or its .full_tensor()"
         )
 
 
