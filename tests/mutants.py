@@ -327,7 +327,7 @@ MUTANTS = [
     Mutant("membership/patches.py", "maps - maps.mean(1, keepdim=True)", "maps", "patches keep their brightness"),
     Mutant("membership/patches.py", "distances.mean(1, keepdim=True) - distances", "distances - distances.mean(1, keepdim=True)", "the farther centres"),
     *(
-        Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/losses/test_decoupled.py", "tests/kernels/test_gather.py"))
+        Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/losses/test_decoupled.py", "tests/losses/test_supcon.py", "tests/kernels/test_gather.py"))
         for path, old, new, what in (
             ("kernels/tiled.py", "tile.masked_fill_(self.pairs[rows, columns], value)", "pass", "excluded pairs met"),
             ("kernels/tiled.py", "return self.pairs is None", "return True", "a mask of one side for both"),
@@ -340,6 +340,9 @@ MUTANTS = [
             ("losses/info_nce.py", "return int(negatives.detach().double().sum().view(torch.int64))", "return 0", "negatives of each process unlike"),
             ("objectives/losses.py", "torch.where(n == 0, 0.0, losses) if isinstance(n, Tensor) else losses", "losses", "an anchor without samples at minus infinity"),
             ("losses/debiased.py", "objective = decoupled if self.decoupled else debiased", "objective = debiased", "the positive stays in the denominator"),
+            ("losses/supcon.py", "known = own.joined(known)", "known = own.joined(mates)", "known negatives do not repel"),
+            ("losses/supcon.py", "torch.as_tensor(statistics.num_unlabeled) > 0, of_inputs, 0.0", "torch.as_tensor(statistics.num_unlabeled) >= 0, of_inputs, 0.0", "a floor where all labels are known"),
+            ("losses/supcon.py", "torch.where(has_positives, unlabeled.number, 0.0)", "unlabeled.number", "anchors without positives are repelled"),
             ("kernels/gather.py", "dist.all_reduce(total, group=ctx.group)", "dist.all_reduce(total)", "gradients of another group"),
             ("kernels/gather.py", "dist.all_reduce(total, group=share.group)", "dist.all_reduce(total)", "automatic tau_plus of another group"),
             ("losses/debiased.py", "losses = record.objective(record.statistics, 0.0)", "losses = debiased(record.statistics, 0.0)", "biased loss of another objective"),

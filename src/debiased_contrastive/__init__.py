@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from debiased_contrastive.losses.diagnostics import Diagnostics
     from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
     from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
+    from debiased_contrastive.losses.supcon import DebiasedSupConLoss
     from debiased_contrastive.membership.force import force_share
     from debiased_contrastive.negatives.bank import MemoryBank
     from debiased_contrastive.negatives.queue import NegativeQueue
@@ -23,6 +24,7 @@ __all__ = [
     "DebiasedBankLoss",
     "DebiasedInfoNCELoss",
     "DebiasedNTXentLoss",
+    "DebiasedSupConLoss",
     "Diagnostics",
     "MemoryBank",
     "NegativeQueue",
@@ -39,6 +41,7 @@ _HOMES = {
     "DebiasedBankLoss": "losses.bank",
     "DebiasedInfoNCELoss": "losses.info_nce",
     "DebiasedNTXentLoss": "losses.nt_xent",
+    "DebiasedSupConLoss": "losses.supcon",
     "Diagnostics": "losses.diagnostics",
     "MemoryBank": "negatives.bank",
     "NegativeQueue": "negatives.queue",

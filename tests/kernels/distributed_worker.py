@@ -79,6 +79,13 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
 
         return call
 
+    def of_features(**told: Tensor) -> Call:
+        def call(loss: nn.Module, encoder: nn.Module, part: slice) -> Tensor:
+            result: Tensor = loss(encoder(part).movedim(0, 1), **{name: code[part] for name, code in told.items()})
+            return result
+
+        return call
+
     def with_hard_negatives(with_log_q: bool) -> Call:
         """Columns of a mask are the keys of all, then the hard negatives of all, which are the third views."""
 
@@ -129,6 +136,10 @@ def calls(b: int, dtype: torch.dtype) -> Iterator[tuple[str, Callable[..., nn.Mo
     log_q, more_log_q = draw(b).sigmoid().log(), draw(b).sigmoid().log()
     yield "info_nce, hard negatives, exclude", info_nce, {}, with_hard_negatives(False)
     yield "info_nce, hard negatives, log_q", info_nce, {"symmetric": True}, with_hard_negatives(True)
+    supcon = dc.DebiasedSupConLoss
+    yield "supcon", supcon, {}, of_features()
+    yield "supcon, labels", supcon, {}, of_features(labels=partly)
+    yield "supcon, mask", supcon, {"tau_plus": 0.0}, of_features(mask=w.clamp(max=1))
     yield "info_nce, queue", info_nce, {}, of_negatives(lambda _: queue)
     yield "info_nce, bank", info_nce, {}, of_negatives(lambda part: bank[part])
 

@@ -162,7 +162,7 @@ class EmbeddingLoss(DebiasedLoss):
             "attraction",
         )
         return ", ".join(
-            f"{name}={_format_setting(getattr(self, name))}"
+            f"{name}={format_setting(getattr(self, name))}"
             for name in (*names, "attraction_above", "gather_distributed", "kernel", "reduction")
         )
 
@@ -361,7 +361,8 @@ def _quantile(values: Tensor, share: float) -> float:
     return float(values.kthvalue(1 + math.floor(share * (len(values) - 1))).values)
 
 
-def _format_setting(value: object) -> object:
+def format_setting(value: object) -> object:
+    """The value of a setting, as it is printed."""
     if is_group(value):
         return f"ProcessGroup of {value.size()}"
     if not isinstance(value, Tensor):

@@ -114,7 +114,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         with torch.autocast(device.type, enabled=False):
-            z = _scale_views(views, options)
+            z = scale_views(views, options)
             if share.total == 1:
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
             statistics, pairs = _statistics(z, share, options, told)
@@ -161,7 +161,7 @@ def _check_inputs(
     return numbers, (options, _Told(labels, positive_labels, known))
 
 
-def _scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
+def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
     """(b, v, d) such that the product of two rows is their logit."""
     z = torch.stack(list(inputs.cast(views).values()), 1)
     scale = options.scale(z)
