@@ -1,8 +1,10 @@
 """Behaviour as modules: diagnostics, temperature as a parameter, printing."""
 
 import copy
+import inspect
 import math
 import warnings
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -172,6 +174,15 @@ def test_functional_transforms_work_on_the_dense_kernel() -> None:
     got = torch.func.grad(lambda z: loss(z, z1))(z0)
     (want,) = torch.autograd.grad(loss(z0.requires_grad_(), z1), z0)
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    "make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss, dc.DebiasedBankLoss, dc.DebiasedSupConLoss]
+)
+def test_every_setting_is_printed(make: Callable[..., torch.nn.Module]) -> None:
+    loss = make()
+    for name in inspect.signature(make).parameters:
+        assert f"{name}={getattr(loss, name)}" in repr(loss)
 
 
 def test_they_print_their_settings() -> None:
