@@ -1,1 +1,1 @@
-"""The same objectives behind the names and calls of other libraries."""
+"""The same objectives behind the call signatures of other libraries; each file imports one of them."""

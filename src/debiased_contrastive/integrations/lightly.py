@@ -5,12 +5,12 @@ from typing import Literal
 
 from lightly.models.modules.memory_bank import MemoryBankModule
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import Diagnostics
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
-from debiased_contrastive.numerics import unit_rows
 from debiased_contrastive.objectives.checks import OnFloor
 
 
@@ -74,5 +74,5 @@ class NTXentLoss(nn.Module):
         bank = self.memory_bank.bank.clone()
         loss = self.loss(out0, out1, negatives=bank)
         if out0.requires_grad:
-            self.memory_bank(unit_rows(out1.detach().to(bank)), update=True)
+            self.memory_bank(F.normalize(out1.detach().to(bank), dim=1), update=True)
         return loss

@@ -8,7 +8,7 @@ from torch import Tensor
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.debiased import Diagnostics
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
-from debiased_contrastive.numerics import working_dtype
+from debiased_contrastive.losses.inputs import cast
 from debiased_contrastive.objectives.checks import OnFloor
 
 
@@ -90,7 +90,7 @@ class DebiasedClipLoss(ClipLoss):  # type: ignore[misc]
                 images repeat, `exclude`, `labels`, `membership`, `partitions`, `weights`.
         """
         if isinstance(logit_scale, Tensor):
-            logit_scale = logit_scale.to(working_dtype(logit_scale))
+            logit_scale = cast({"logit_scale": logit_scale})["logit_scale"]
         loss: Tensor = self.loss(image_features, text_features, temperature=1 / logit_scale, **told)
         if logit_bias is not None:
             # DDP wants every parameter in the graph.

@@ -10,11 +10,9 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
-from debiased_contrastive.losses.inputs import check_temperature
-from debiased_contrastive.numerics import working_dtype
-from debiased_contrastive.objectives.checks import OnFloor, check_beta, check_choice
-from debiased_contrastive.objectives.losses import check_probabilities
+from debiased_contrastive.losses.debiased import Diagnostics, EmbeddingLoss
+from debiased_contrastive.losses.inputs import cast
+from debiased_contrastive.objectives.checks import OnFloor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 
@@ -48,19 +46,23 @@ class NTXentLoss(GenericPairLoss):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(mat_based_loss=True, **kwargs)
-        check_temperature(temperature)
-        self.temperature = temperature
-        self.objective = _Objective(tau_plus, on_floor, beta)
-        self.add_to_recordable_attributes(list_of_names=["temperature"], is_stat=False)
+        self.objective = _Objective(temperature, tau_plus, on_floor=on_floor, beta=beta, normalize=False)
+        self.add_to_recordable_attributes(list_of_names=["temperature", "tau_plus"], is_stat=False)
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """That of the objective inside, whose settings may be changed between calls."""
+        return self.objective.temperature
+
+    @property
+    def tau_plus(self) -> float | Tensor | AutoTauPlus:
+        """That of the objective inside."""
+        return self.objective.tau_plus
 
     @property
     def diagnostics(self) -> Diagnostics:
         """What the last call saw, an anchor once for each of its positives; computed when asked for."""
         return self.objective.diagnostics
-
-    def extra_repr(self) -> str:
-        """Name and value of the setting that is not of a part."""
-        return f"temperature={check_temperature(self.temperature):.4g}"
 
     def get_default_distance(self) -> CosineSimilarity:
         """That of the peer."""
@@ -70,7 +72,7 @@ class NTXentLoss(GenericPairLoss):  # type: ignore[misc]
         self, embeddings: Tensor, labels: Tensor | None, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> Any:
         """The losses of the pairs, computed in float32 at least."""
-        query, ref = (z.to(working_dtype(embeddings, ref_emb)) for z in (embeddings, ref_emb))
+        query, ref = cast({"embeddings": embeddings, "ref_emb": ref_emb}).values()
         with torch.autocast(embeddings.device.type, enabled=False):
             return super().compute_loss(query, labels, indices_tuple, ref, ref_labels)
 
@@ -78,32 +80,26 @@ class NTXentLoss(GenericPairLoss):  # type: ignore[misc]
         is_positive, is_negative = pos_mask > 0, neg_mask > 0
         if not (bool(is_positive.any()) and bool(is_negative.any())):
             return self.zero_losses()
-        temperature = self.temperature.to(mat) if isinstance(self.temperature, Tensor) else self.temperature
-        logits = (mat if self.distance.is_inverted else -mat) / temperature
-        losses = self.objective(logits, is_positive, is_negative, _least(self.distance) / temperature)
+        similarity = mat if self.distance.is_inverted else -mat
+        losses = self.objective(similarity, is_positive, is_negative, _least(self.distance))
         return {"loss": {"losses": losses, "indices": torch.where(is_positive), "reduction_type": "pos_pair"}}
 
 
-class _Objective(DebiasedLoss):
-    """The loss of each positive pair, from dense logits."""
-
-    def __init__(self, tau_plus: float | Literal["auto"] | AutoTauPlus, on_floor: OnFloor, beta: float) -> None:
-        super().__init__(tau_plus)
-        if not isinstance(self.tau_plus, AutoTauPlus):
-            check_probabilities(self.tau_plus)
-        check_choice("on_floor", on_floor, OnFloor)
-        check_beta(beta)
-        self.on_floor, self.beta = on_floor, beta
+class _Objective(EmbeddingLoss):
+    """The loss of each positive pair, from dense similarities (a, n) that are nowhere below `least`."""
 
     def extra_repr(self) -> str:
-        return f"tau_plus={self.tau_plus}, on_floor={self.on_floor}, beta={self.beta}"
+        t = self.temperature.item() if isinstance(self.temperature, Tensor) else self.temperature
+        return f"temperature={t:.4g}, tau_plus={self.tau_plus}, on_floor={self.on_floor}, beta={self.beta}"
 
-    def forward(self, logits: Tensor, is_positive: Tensor, is_negative: Tensor, lower: float | Tensor) -> Tensor:
+    def forward(self, similarity: Tensor, is_positive: Tensor, is_negative: Tensor, least: float) -> Tensor:
+        t = self.temperature.to(similarity) if isinstance(self.temperature, Tensor) else self.temperature
         anchor, other = torch.where(is_positive)
+        logits = similarity / t
         unlabeled = logits.masked_fill(~is_negative, -torch.inf)
         u, n = log_mean_exp(unlabeled, self.beta)
         v, m = log_mean_exp(logits.masked_fill(~is_positive, -torch.inf))
-        lower = torch.as_tensor(lower, dtype=logits.dtype, device=logits.device)
+        lower = torch.as_tensor(least / t, dtype=logits.dtype, device=logits.device)
         statistics = Statistics(logits[anchor, other], u[anchor], n[anchor], v[anchor], m[anchor], lower)
         if not isinstance(self.tau_plus, AutoTauPlus):
             return self._losses(statistics, self.tau_plus, self.on_floor)
