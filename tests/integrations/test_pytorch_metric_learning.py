@@ -118,6 +118,12 @@ def test_a_learnt_temperature() -> None:
     assert_same((mine,), (peers,))
 
 
+def test_a_temperature_that_changes_in_training() -> None:
+    z, loss = embeddings(), NTXentLoss(0.5)
+    loss.temperature = 0.2
+    assert loss(z, LABELS) == NTXentLoss(0.2)(z, LABELS) != NTXentLoss(0.5)(z, LABELS)
+
+
 def test_half_precision_is_computed_in_float32() -> None:
     z = embeddings().detach().bfloat16()
     loss = NTXentLoss(0.07, 0.05)

@@ -54,6 +54,10 @@ class NTXentLoss(GenericPairLoss):  # type: ignore[misc]
         """That of the objective inside, whose settings may be changed between calls."""
         return self.objective.temperature
 
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self.objective.temperature = value
+
     @property
     def tau_plus(self) -> float | Tensor | AutoTauPlus:
         """That of the objective inside."""
