@@ -47,6 +47,7 @@ ROOMS = {
     "images": {"images"} | DOMAIN,
     "text": {"text"} | DOMAIN,
     "control": {"control"} | DOMAIN,
+    "integrations": {"integrations"} | CORE,
     "report": {"report", "runs", "files", "domain"},
     "paper.py": set(),
     "domain.py": {"runs", "training"},  # training for types alone
@@ -67,6 +68,7 @@ EXTRAS = {
     "prior": {"numpy", "scipy", "sklearn"},
     "membership": {"numpy", "scipy"},
     "auditing": {"numpy"},
+    "integrations": {"sentence_transformers", "pytorch_metric_learning", "open_clip", "lightly"},
     "tables.py": {"numpy", "pyarrow", "safetensors"},
     "files.py": {"pyarrow"},
     "domain.py": {"lightning_fabric"},  # for types alone
@@ -104,6 +106,18 @@ def test_imports_follow_the_way_of_the_data() -> None:
                 torch = set() if room in ("files.py", "runs.py", "paper.py", "report", "prior") else {"torch"}
                 allowed = torch | EXTRAS.get(room, set()) | set(sys.stdlib_module_names)
                 assert top in allowed, f"{file} imports {top}"
+
+
+def test_an_integration_is_small_and_imports_its_own_library_alone() -> None:
+    """Nobody imports an integration, so no library is needed but by those who use it."""
+    files = list((ROOT / PACKAGE / "integrations").rglob("*.py"))
+    assert len(files) > 4
+    for file in files:
+        library = file.relative_to(ROOT / PACKAGE / "integrations").parts[0].removesuffix(".py")
+        assert len(file.read_text().splitlines()) <= 120, file
+        assert {name.split(".")[0] for name in imports(file)} & EXTRAS["integrations"] <= {library}, file
+    others = set((ROOT / PACKAGE).rglob("*.py")) - set(files)
+    assert not any(name.startswith(f"{NAME}.integrations") for file in others for name in imports(file))
 
 
 def modules_after(statements: str) -> set[str]:
