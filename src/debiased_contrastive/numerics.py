@@ -1,6 +1,7 @@
 """Numerics that all packages share: the dtype of arithmetic, unit rows, and random numbers by seed and place."""
 
 import hashlib
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -26,12 +27,37 @@ def derive_seed(seed: int, *place: int | str) -> int:
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8], "big") >> 1
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[None]:
+    """No autocast on that device; where it is off, or unknown there, nothing is to be done."""
+    # A backward is compiled together with its forward, but runs under whatever its caller has on.
+    if torch.amp.is_autocast_available(device.type) and (
+        torch.compiler.is_compiling() or torch.is_autocast_enabled(device.type)
+    ):
+        off: AbstractContextManager[None] = torch.autocast(device.type, enabled=False)
+        return off
+    return nullcontext()
+
+
+def are_transforms_active() -> bool:
+    """Whether torch.func is at work: grad, vmap, jvp, ..."""
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def number_like(value: float | Tensor, like: Tensor) -> Tensor:
+    """A number, or a tensor, in the dtype and on the device of `like`."""
+    if isinstance(value, Tensor):
+        return value.to(like)
+    # Not as_tensor, which copies from the host, and so waits for the device; nor full, which refuses to overflow.
+    return torch.zeros((), dtype=like.dtype, device=like.device).add_(value)
+
+
 def unit_rows(z: Tensor, length: float = 1.0, *, recorded: bool = False) -> Tensor:
     """Rows of that length, at any scale of the input; a zero row, which has no direction, stays zero.
 
-    recorded: use operations that autograd records, which is slower but allows second derivatives and torch.func.
+    recorded: use operations that autograd records, which is slower but allows second derivatives and torch.func. So
+    does a graph that is compiled, which has no use for the values on which the faster way depends.
     """
-    if recorded:
+    if recorded or torch.compiler.is_compiling():
         return _normalise(z, length)[0]
     result: Tensor = _UnitRows.apply(z, length)  # type: ignore[no-untyped-call]
     return result
@@ -51,6 +77,8 @@ def _normalise(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
 
 def _squares_in_range(norm: Tensor) -> bool:
     """Whether no norm is so small or so large that its squares lost digits."""
+    if norm.device.type != "cpu":
+        return False  # To know it is to wait for the device.
     if norm.numel() == 0:
         return True
     margin: float = torch.finfo(norm.dtype).tiny ** 0.4

@@ -184,7 +184,7 @@ def test_an_anchor_without_samples_has_loss_0_and_the_others_theirs(kernel: Kern
     query, key = views(B, D, 2)
     exclude = torch.zeros(B, B, dtype=torch.bool)
     exclude[2] = True
-    loss = dc.DebiasedInfoNCELoss(0.2, 0.05, kernel=kernel, reduction="none")
+    loss = dc.DebiasedInfoNCELoss(0.2, 0.05, kernel=kernel, checks="always", reduction="none")
     with pytest.warns(UserWarning, match="leave 1 of 5 anchors without unlabeled samples: nothing repels them"):
         losses = loss(query, key, exclude=exclude)
     assert losses[2] == 0

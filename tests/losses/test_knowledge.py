@@ -392,7 +392,7 @@ def test_an_anchor_without_any_weight_has_loss_0_and_no_gradient(kernel: Kernel)
     z = views(4, 5, 2)
     w = torch.ones(4, 4, dtype=torch.float64)
     w[2] = 0.0
-    loss = dc.DebiasedNTXentLoss(0.2, kernel=kernel, reduction="none")
+    loss = dc.DebiasedNTXentLoss(0.2, kernel=kernel, checks="always", reduction="none")
     with pytest.warns(UserWarning, match="leave 2 of 8 anchors without unlabeled samples"):
         losses = loss(*z, weights=w).view(2, 4)
     assert (losses[:, 2] == 0).all()

@@ -88,7 +88,7 @@ def test_diagnostics_count_and_hold_no_graph() -> None:
 
 
 def test_a_parameter_as_temperature_is_learnt_and_saved() -> None:
-    loss = dc.DebiasedInfoNCELoss(torch.nn.Parameter(torch.tensor(0.3)), 0.05, symmetric=True)
+    loss = dc.DebiasedInfoNCELoss(torch.nn.Parameter(torch.tensor(0.3)), 0.05, symmetric=True, checks="always")
     assert [name for name, _ in loss.named_parameters()] == ["temperature"]
     assert loss.state_dict()["temperature"] == pytest.approx(0.3)
     query, key = (z.detach().float() for z in views(6, 4, 2))

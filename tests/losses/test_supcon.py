@@ -153,7 +153,7 @@ def test_settings_print_and_scale() -> None:
     torch.testing.assert_close(scaled(features), plain(features) * 0.1 / 0.07)
     assert repr(scaled) == (
         "DebiasedSupConLoss(temperature=0.1, tau_plus=0.0, base_temperature=0.07, on_floor=clamp, normalize=True, "
-        "gather_distributed=False, kernel=auto, reduction=mean)"
+        "gather_distributed=False, kernel=auto, checks=first, reduction=mean)"
     )
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import Diagnostics
+from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.objectives.checks import OnFloor

@@ -6,7 +6,7 @@ from open_clip.loss import ClipLoss
 from torch import Tensor
 
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import Diagnostics
+from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.inputs import cast
 from debiased_contrastive.objectives.checks import OnFloor

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import Diagnostics, EmbeddingLoss
+from debiased_contrastive.losses.debiased import EmbeddingLoss
+from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.inputs import cast
 from debiased_contrastive.objectives.checks import OnFloor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
@@ -25,8 +26,7 @@ class NTXentLoss(GenericPairLoss):  # type: ignore[misc]
     Labels make positives and negatives here; those of `DebiasedNTXentLoss` are an oracle that removes samples.
     Right labels leave no false negatives: tau_plus is for labels that tell inputs apart, as in SelfSupervisedLoss.
 
-    Relations: tau_plus=0 is its peer. Each pair counts once: triplets of a miner become pairs, which the peer
-    counts as often as triplets hold them.
+    Relations: tau_plus=0 is its peer, but that a miner's triplets become pairs, each of which counts once.
 
     Args:
         temperature: A float, or a tensor whose gradient is wanted; a Parameter becomes one of this module.

@@ -11,7 +11,7 @@ from torch import Tensor
 from debiased_contrastive.kernels.log_mean import Kernel, is_dense, product, side_of_tile
 from debiased_contrastive.kernels.tiled import Absent, tiles
 from debiased_contrastive.kernels.weights import Form
-from debiased_contrastive.numerics import first_derivative
+from debiased_contrastive.numerics import first_derivative, without_autocast
 
 _NO_SECOND_DERIVATIVE = (
     "attraction in tiles has first derivatives only, a derivative of its gradient was asked for: "
@@ -58,7 +58,7 @@ class _WeightedSums(torch.autograd.Function):
         ctx: Any, columns: Tensor, attraction: Attraction, tile: int, num_rows: int
     ) -> tuple[Tensor, Tensor]:
         sums, totals = columns.new_zeros(num_rows, columns.shape[-1]), columns.new_zeros(num_rows)
-        with torch.autocast(columns.device.type, enabled=False):
+        with without_autocast(columns.device):
             for i, j in _places(num_rows, columns, tile):
                 of_tile = attraction.tile(i, j)
                 totals[i] += of_tile.sum(1)
@@ -74,7 +74,7 @@ class _WeightedSums(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _of_totals: Tensor) -> tuple[Tensor, None, None, None]:
         (columns,) = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(columns.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(columns.device):
             d_columns = torch.zeros_like(columns)
             for i, j in _places(len(grad), columns, ctx.tile):
                 of_tile = ctx.attraction.tile(i, j)

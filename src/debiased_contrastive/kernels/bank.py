@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.tiled import tiles
-from debiased_contrastive.numerics import first_derivative
+from debiased_contrastive.numerics import are_transforms_active, first_derivative, without_autocast
 
 NUMBERS_AT_ONCE = 2**22
 """Largest number of values held at a time: 16 MiB of float32."""
@@ -26,8 +26,11 @@ def bank_logits(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
     """(a, k) anchors_i . bank[places_ij], of anchors (a, d), bank (n, d) and places (a, k).
 
     The gradient is that of the anchors alone. It reads the bank again, which must not change before.
-    Extra memory: two tensors of the size of the result, and `NUMBERS_AT_ONCE` numbers.
+    Extra memory: two tensors of the size of the result, and `NUMBERS_AT_ONCE` numbers; a compiled graph, and
+    torch.func, have it all at once.
     """
+    if torch.compiler.is_compiling() or are_transforms_active():
+        return (_all_products if _is_whole(bank, places) else _own_products)(anchors.to(bank.dtype), bank, places)
     logits: Tensor = _BankLogits.apply(anchors, bank, places)  # type: ignore[no-untyped-call]
     return logits
 
@@ -48,14 +51,18 @@ class _BankLogits(torch.autograd.Function):
 
 def _in_parts(whole: _Pass, own: _Pass, rows: Tensor, bank: Tensor, places: Tensor, width: int) -> Tensor:
     """(a, width), computed for some rows at a time by the cheaper of the two ways: whole bank, or own rows."""
-    n, k = len(bank), places.shape[1]
-    is_whole = n <= COST_OF_A_ROW * k
-    numbers_of_a_row = n if is_whole else k * bank.shape[1]
+    is_whole = _is_whole(bank, places)
+    numbers_of_a_row = len(bank) if is_whole else places.shape[1] * bank.shape[1]
     out = bank.new_empty(len(rows), width)
-    with torch.autocast(bank.device.type, enabled=False):
+    with without_autocast(bank.device):
         for part in tiles(len(rows), max(1, NUMBERS_AT_ONCE // numbers_of_a_row)):
             out[part] = (whole if is_whole else own)(rows[part].to(bank.dtype), bank, places[part])
     return out
+
+
+def _is_whole(bank: Tensor, places: Tensor) -> bool:
+    """Whether products with the whole bank are cheaper than fetching the rows at these places."""
+    return len(bank) <= COST_OF_A_ROW * places.shape[1]
 
 
 def _all_products(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:

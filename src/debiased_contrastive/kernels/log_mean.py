@@ -9,6 +9,7 @@ from torch import Tensor
 from debiased_contrastive.kernels import tiled
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
+from debiased_contrastive.numerics import number_like, without_autocast
 
 Kernel: TypeAlias = Literal["auto", "dense", "tiled"]
 
@@ -45,6 +46,9 @@ def log_mean(
         tile = side_of_tile(rows)
         sums = tiled.log_sum_exp(rows, columns, absent, scales, bound=bound, tile=tile, both=both)
     count = absent.present(rows.shape[0], others.shape[-2], rows.device)
+    if torch.compiler.is_compiling():
+        # A logarithm of Python's would bind the graph to this very batch size.
+        count = number_like(count, rows).expand(rows.shape[0])
     if not isinstance(count, Tensor):
         return sums[0] - (sums[1] if beta else math.log(count)), float(count)
     n = (count.repeat(2) if both else count).to(sums.dtype)
@@ -85,7 +89,7 @@ def _weighted_log_mean(
     is_empty = totals == 0
     mean = sums[0] - (sums[1] if beta else torch.where(is_empty, 1.0, totals).log())
     count = absent.present(rows.shape[0], others.shape[-2], rows.device)
-    n = torch.as_tensor(count, dtype=rows.dtype, device=rows.device).expand(rows.shape[0])
+    n = number_like(count, rows).expand(rows.shape[0])
     # Its weight N = 0 removes whatever stands in an empty row.
     return torch.where(is_empty, 0.0, mean), torch.where(is_empty, 0.0, n.repeat(2) if both else n)
 
@@ -167,14 +171,18 @@ def product(x: Tensor, y: Tensor) -> Tensor:
 
     Autocast can be switched off around a forward, but a backward runs under whatever its caller has on.
     """
-    result: Tensor = _Product.apply(x, y)  # type: ignore[no-untyped-call]
+    if torch.compiler.is_compiling():
+        # The compiler takes no function with a forward mode, nor one tensor in two places.
+        traced: Tensor = _Product.apply(x, y.view_as(y))  # type: ignore[no-untyped-call]
+        return traced
+    result: Tensor = _ProductWithForwardMode.apply(x, y)  # type: ignore[no-untyped-call]
     return result
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(x: Tensor, y: Tensor) -> Tensor:
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             return x @ y.mT
 
     @staticmethod
@@ -185,3 +193,18 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         x, y = ctx.saved_tensors
         return product(grad, y.mT), product(grad.mT, x.mT)
+
+
+class _ProductWithForwardMode(_Product):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], _output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx: Any, d_x: Tensor | None, d_y: Tensor | None) -> Tensor:
+        x, y = ctx.saved_tensors
+        terms = [product(*two) for two in ((d_x, y), (x, d_y)) if two[0] is not None and two[1] is not None]
+        return terms[0] if len(terms) == 1 else terms[0] + terms[1]

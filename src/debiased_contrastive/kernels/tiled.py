@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
-from debiased_contrastive.numerics import first_derivative
+from debiased_contrastive.numerics import first_derivative, without_autocast
 
 Codes = tuple[Tensor, Tensor]
 """One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
@@ -241,7 +241,7 @@ class _TiledLogSumExp(torch.autograd.Function):
         of_rows, of_columns = plan.sides(out, rows.shape[0])
         totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
         scratch = plan.scratch(rows, others)
-        with torch.autocast(rows.device.type, enabled=False):
+        with without_autocast(rows.device):
             for i, j, mirrored in plan.walk(rows, others):
                 terms, weights = plan.terms(rows, others, i, j, scratch)
                 _accumulate(of_rows[:, i], terms, 1, plan.safe)
@@ -264,7 +264,7 @@ class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _of_totals: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, out = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+        with torch.no_grad(), without_autocast(rows.device):
             d_rows, d_columns = _gradients(
                 rows, columns, out, grad, ctx.plan, ctx.only, columns_need_grad=ctx.needs_input_grad[1]
             )
@@ -296,7 +296,9 @@ def _gradients(
     others = rows if columns is None else columns
     # A sum over nothing is log 0 and has no gradient; +inf makes each of its terms vanish.
     out = out.nan_to_num(nan=math.nan, posinf=math.inf, neginf=math.inf)
-    weights = grad if plan.scales == (1.0,) else grad * grad.new_tensor(plan.scales).unsqueeze(1)
+    weights = grad
+    if plan.scales != (1.0,):
+        weights = torch.stack([scale * of_scale for scale, of_scale in zip(plan.scales, grad, strict=True)])
     if plan.safe:
         weights = weights * torch.exp(-out)
     d_rows = torch.zeros_like(rows)

@@ -42,12 +42,17 @@ class Partitions:
     @classmethod
     def of(cls, rows: Tensor, columns: Tensor, dtype: torch.dtype) -> "Partitions":
         """From codes (a, B) and (n, B) or (a, n, B), in which every negative number is unknown."""
-        # Numbered from 0 they fit into fewer bytes, and comparing them is bound by memory.
-        found, numbers = torch.cat([rows.flatten(), columns.flatten()]).unique(return_inverse=True)
-        numbers = numbers.to(torch.int16 if len(found) < 2**15 else torch.int32)
-        of_rows = numbers[: rows.numel()].view_as(rows).masked_fill(rows < 0, -1)
-        of_columns = numbers[rows.numel() :].view_as(columns).masked_fill(columns < 0, -2)
-        return cls(of_rows.movedim(-1, 0).contiguous(), of_columns.movedim(-1, 0).contiguous(), dtype)
+        rows, columns = rows.movedim(-1, 0), columns.movedim(-1, 0).contiguous()
+        own = (rows if columns.dim() == 2 else rows.unsqueeze(-1)).contiguous()
+        # A code becomes its place among the sorted codes of the columns: that fits into fewer bytes, and comparing
+        # is bound by memory. Distinct codes are not counted, since that would wait for the device.
+        found = columns.sort(-1).values
+        places = torch.searchsorted(found, own).clamp(max=found.shape[-1] - 1)
+        is_found = found.gather(-1, places) == own
+        small = torch.int16 if found.shape[-1] <= 2**15 else torch.int32
+        of_rows = places.masked_fill(~is_found | (own < 0), -1).view_as(rows).to(small)
+        of_columns = torch.searchsorted(found, columns).masked_fill(columns < 0, -2).to(small)
+        return cls(of_rows, of_columns, dtype)
 
     def same_class(self, rows: slice, columns: slice) -> Tensor:
         """q of a tile."""

@@ -4,31 +4,25 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.kernels.gather import Gather, Share, is_group
-from debiased_contrastive.kernels.log_mean import Kernel, log_mean
-from debiased_contrastive.kernels.tiled import Absent
-from debiased_contrastive.kernels.weights import PairWeights
+from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.losses.auto import AutoTauPlus, resolve_tau_plus
+from debiased_contrastive.losses.checks import Calls, Checks
 from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.inputs import check_logits, check_temperature
 from debiased_contrastive.losses.knowledge import Strength
+from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import PairsSeen
-from debiased_contrastive.numerics import unit_rows
+from debiased_contrastive.numerics import are_transforms_active
 from debiased_contrastive.objectives import estimator
 from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_beta, check_choice
-from debiased_contrastive.objectives.losses import (
-    check_probabilities,
-    debiased,
-    decoupled,
-    per_anchor_tau_plus,
-    reduce_losses,
-)
+from debiased_contrastive.objectives.losses import check_probabilities, debiased, decoupled, reduce_losses
 from debiased_contrastive.objectives.statistics import Statistics
 
 Objective: TypeAlias = Callable[..., Tensor]
@@ -47,8 +41,6 @@ class Record:
     rule: OnFloor
     weights: Tensor | None
     """Weights of the anchors in the loss (a,); None is their mean."""
-    number: int
-    """How many calls there were, this one included."""
     pairs: PairsSeen | None = None
     """Some of the pairs, where something was known about them."""
     objective: Objective = debiased
@@ -101,16 +93,23 @@ class DebiasedLoss(nn.Module):
         objective: Objective = debiased,
     ) -> Tensor:
         """The loss of each anchor (a,); constant: gradients do not see the correction, as "auto" needs it."""
-        number = 1 if self._record is None else self._record.number + 1
-        self._record = Record(statistics.detach(), tau_plus, rule, weights, number, pairs, objective)
+        # What torch.func passes through means nothing once it is done.
+        kept = not are_transforms_active()
+        self._record = Record(statistics.detach(), tau_plus, rule, weights, pairs, objective) if kept else None
         if constant:
             return objective(estimator.with_constant_correction(statistics, tau_plus), 0.0)
         return objective(statistics, tau_plus, rule)
 
     def _last_record(self) -> Record:
         if self._record is None:
-            raise RuntimeError("diagnostics describe the last call, there was none yet: call the loss first")
+            raise RuntimeError(
+                "diagnostics describe the last call, there was none yet, or torch.func made it: call the loss first"
+            )
         return self._record
+
+
+# torch.compiler.disable does the same, but loads the compiler for everyone who imports this.
+_call_outside_graphs = torch._disable_dynamo(nn.Module.__call__)  # type: ignore[attr-defined]
 
 
 class EmbeddingLoss(DebiasedLoss):
@@ -131,6 +130,7 @@ class EmbeddingLoss(DebiasedLoss):
         attraction_above: float = 0.5,
         gather_distributed: Gather = False,
         kernel: Kernel = "auto",
+        checks: Checks = "first",
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(tau_plus)
@@ -145,8 +145,19 @@ class EmbeddingLoss(DebiasedLoss):
         self.attraction_above = attraction_above
         self.gather_distributed = gather_distributed
         self.kernel = kernel
+        self.checks = checks
         self.reduction = reduction
-        self._options()
+        self._calls = Calls()
+        self._options(look=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any module; but tiles stay out of a compiled graph, in which all of them would exist together."""
+        if torch.compiler.is_compiling() and self._takes_tiles():
+            return _call_outside_graphs(self, *args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def _takes_tiles(self) -> bool:
+        return self.kernel != "dense"
 
     def extra_repr(self) -> str:
         """Name and value of each setting, in one line."""
@@ -163,7 +174,7 @@ class EmbeddingLoss(DebiasedLoss):
         )
         return ", ".join(
             f"{name}={format_setting(getattr(self, name))}"
-            for name in (*names, "attraction_above", "gather_distributed", "kernel", "reduction")
+            for name in (*names, "attraction_above", "gather_distributed", "kernel", "checks", "reduction")
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "EmbeddingLoss":
@@ -189,7 +200,9 @@ class EmbeddingLoss(DebiasedLoss):
         strength: float | Tensor | None = None,
         attraction: float | None = None,
         attraction_above: float | None = None,
-    ) -> "Options":
+        *,
+        look: bool,
+    ) -> Options:
         """The settings as they stand now, checked; those of the call take precedence."""
         trust = Strength(
             self.strength if strength is None else strength,
@@ -198,11 +211,12 @@ class EmbeddingLoss(DebiasedLoss):
         )
         temperature = self.temperature if temperature is None else temperature
         used = self.tau_plus if tau_plus is None else tau_plus
-        value = check_temperature(temperature)
+        check_temperature(temperature, look=look)
         if not isinstance(used, AutoTauPlus):
-            check_probabilities(used)
+            check_probabilities(used, look=look)
         check_choice("on_floor", self.on_floor, OnFloor)
         check_choice("kernel", self.kernel, Kernel)
+        check_choice("checks", self.checks, Checks)
         check_choice("reduction", self.reduction, Reduction)
         check_beta(self.beta)
         if not 0 <= self.relative_floor < 1:
@@ -221,9 +235,11 @@ class EmbeddingLoss(DebiasedLoss):
                 f"decoupled=True with normalize=False and on_floor={self.on_floor!r} has loss minus infinity on "
                 "the floor 0: pass a relative_floor, on_floor='biased' or 'cap_tau', or tau_plus=0"
             )
-        bound = 1 / value if self.normalize else math.inf
-        kernel, reduction = self.kernel, self.reduction
-        return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction)
+        # The value of a tensor is on its device, and to know it is to wait.
+        is_bounded = self.normalize and not isinstance(temperature, Tensor)
+        bound = 1 / float(temperature) if is_bounded else math.inf
+        kernel, reduction = _usable_kernel(self.kernel), self.reduction
+        return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction, look)
 
     def _lone_pair(self, first: Tensor, second: Tensor, anchors: int) -> Tensor:
         """The loss of a batch of one, which has no unlabeled samples: 0, with a graph, and a warning.
@@ -240,108 +256,44 @@ class EmbeddingLoss(DebiasedLoss):
         self,
         statistics: Statistics,
         tau_plus: float | Tensor,
-        options: "Options",
+        options: Options,
         share: Share,
         pairs: PairsSeen | None = None,
     ) -> Tensor:
         """The reduced loss; its mean over processes, and DDP's mean gradient, are those of the full batch."""
-        if not options.bound < LARGEST_SAFE_BOUND:
+        if options.look and not options.bound < LARGEST_SAFE_BOUND:
             check_logits(statistics)
         is_auto = isinstance(options.tau_plus, AutoTauPlus)
         objective = decoupled if self.decoupled else debiased
         losses = self._losses(
             statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs, objective=objective
         )
-        _warn_if_dead(self._last_record())
+        if options.look and self._calls.is_round:
+            _warn_if_dead(self._last_record(), self._calls.number)
         loss = reduce_losses(losses, options.reduction)
+        self._calls.end(self.checks, loss)
         if share.is_alone or options.reduction == "none":
             return loss
         return loss * (share.weight if options.reduction == "mean" else len(share.sizes))
 
 
-@dataclass(frozen=True)
-class Options:
-    """The settings of one call, checked."""
-
-    temperature: float | Tensor
-    tau_plus: float | Tensor | AutoTauPlus
-    floor: estimator.Floor
-    beta: float
-    normalize: bool
-    bound: float
-    """No logit is larger than this, in absolute value."""
-    strength: Strength
-    kernel: Kernel
-    reduction: Reduction
-
-    def unit(self, z: Tensor, length: float = 1.0) -> Tensor:
-        """Rows of that length; by operations that can be differentiated again where the kernel can."""
-        return unit_rows(z, length, recorded=self.kernel == "dense")
-
-    def scale(self, like: Tensor) -> float | Tensor:
-        """1/t; a learnt temperature in the dtype and on the device of `like`."""
-        t = self.temperature
-        return 1 / (t.reshape(()).to(like) if isinstance(t, Tensor) else t)
-
-    def log_mean(
-        self,
-        rows: Tensor,
-        columns: Tensor | None,
-        absent: Absent,
-        *,
-        beta: float | None = None,
-        both: bool = False,
-        weights: PairWeights | None = None,
-    ) -> tuple[Tensor, float | Tensor]:
-        """`kernels.log_mean.log_mean` with these settings; `beta` replaces theirs."""
-        beta = self.beta if beta is None else beta
-        return log_mean(
-            rows, columns, absent, beta=beta, bound=self.bound, kernel=self.kernel, both=both, weights=weights
+def _usable_kernel(kernel: Kernel) -> Kernel:
+    """The same; under torch.func the one that works there, if the choice is free."""
+    if not are_transforms_active():
+        return kernel
+    if kernel == "tiled":
+        raise ValueError(
+            "kernel='tiled' has first derivatives by backward alone; under torch.func pass kernel='dense'"
         )
-
-    def for_log_q(self, log_q: Tensor | None) -> "Options":
-        """The same, for logits from which log q is subtracted, so that their bound is another."""
-        if log_q is None:
-            return self
-        return replace(self, bound=self.bound + float(log_q.detach().abs().max()))
-
-    def lower(self, log_mean_unlabeled: Tensor) -> Tensor:
-        """log of the floor, as statistics have it."""
-        return self.floor.log_level(log_mean_unlabeled, self.temperature)
-
-    def check_tau_plus(self, like: Tensor) -> None:
-        """Raise unless tau_plus is one number, one for each input in `like` (b,), or automatic."""
-        if not isinstance(self.tau_plus, AutoTauPlus):
-            per_anchor_tau_plus(self.tau_plus, like, "b")
-
-    def anchor_tau_plus(
-        self,
-        like: Tensor,
-        repeat: Callable[[Tensor], Tensor],
-        statistics: Statistics,
-        first_logits: Callable[[int], Tensor],
-        share: Share,
-    ) -> float | Tensor:
-        """tau_plus as one number, or one for each anchor.
-
-        like: one number for each input (b,). repeat: maps values of inputs to values of anchors. first_logits:
-        gives the unlabeled logits of the first anchors.
-        """
-        if isinstance(self.tau_plus, AutoTauPlus):
-            automatic: float | Tensor = self.tau_plus(statistics, first_logits, share, self.beta)
-            return automatic
-        tau_plus = per_anchor_tau_plus(self.tau_plus, like, "b")
-        return repeat(tau_plus) if isinstance(tau_plus, Tensor) and tau_plus.dim() > 0 else tau_plus
+    return "dense"
 
 
-def _warn_if_dead(record: Record) -> None:
-    """Warn where every anchor is clamped; checked at calls 1, 10, 100, ... since a check waits for the device."""
-    if record.rule != "clamp" or 10 ** (len(str(record.number)) - 1) != record.number:
-        return
-    if estimator.floored_share(record.statistics, record.tau_plus) == 1:
+def _warn_if_dead(record: Record, number: int) -> None:
+    """Warn where every anchor is clamped in the call of that number."""
+    if record.rule == "clamp" and estimator.floored_share(record.statistics, record.tau_plus) == 1:
         low = _quantile(estimator.largest_tau_plus(record.statistics), 0.05)
         warnings.warn(
-            f"every anchor is on the floor (call {record.number}), so no gradient reaches the unlabeled samples: "
+            f"every anchor is on the floor (call {number}), so no gradient reaches the unlabeled samples: "
             f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
             stacklevel=4,
         )

@@ -11,10 +11,11 @@ from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.kernels.tiled import Absent, Codes
 from debiased_contrastive.kernels.weights import Form, PairWeights
-from debiased_contrastive.losses.debiased import Options
 from debiased_contrastive.losses.inputs import without_empty
 from debiased_contrastive.losses.knowledge import Known
+from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import Pairs
+from debiased_contrastive.numerics import number_like
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 
@@ -196,7 +197,7 @@ def _join(counts: Sequence[float | Tensor], directions: list[Direction]) -> floa
     if all(not isinstance(count, Tensor) and count == counts[0] for count in counts):
         return float(counts[0])
     parts = zip(counts, directions, strict=True)
-    return torch.cat([torch.as_tensor(count).to(each.rows).expand(len(each.rows)) for count, each in parts])
+    return torch.cat([number_like(count, each.rows).expand(len(each.rows)) for count, each in parts])
 
 
 def _positives(positives: list[Tensor], z: Embeddings) -> tuple[Tensor, Tensor]:
@@ -225,11 +226,12 @@ def _attract(
     """The positives with the mates that join them, and what the statistics have as attraction."""
     if directions[0].form is None or not options.strength.attraction:
         return positives, 0.0
-    joined, terms = [], []
+    joined: list[Tensor] = []
+    terms: list[Tensor] = []
     for each, positive in zip(directions, positives, strict=True):
         pairs = each.pairs(options)
         assert pairs is not None
         with_mates, term = pairs.attract(positive, bound=options.for_log_q(each.log_q).bound, kernel=options.kernel)
         joined.append(with_mates)
-        terms.append(torch.as_tensor(term))
+        terms.append(number_like(term, positive))
     return joined, _cat(terms)

@@ -10,7 +10,8 @@ from debiased_contrastive.kernels.gather import Gather, Share, check_everywhere
 from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.losses.checks import Checks
+from debiased_contrastive.losses.debiased import EmbeddingLoss
 from debiased_contrastive.losses.directions import (
     Direction,
     Embeddings,
@@ -19,6 +20,8 @@ from debiased_contrastive.losses.directions import (
     make_directions,
 )
 from debiased_contrastive.losses.knowledge import SHARED, check_known, shared_numbers
+from debiased_contrastive.losses.options import Options
+from debiased_contrastive.numerics import without_autocast
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
@@ -59,6 +62,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         gather_distributed: The other processes' keys are unlabeled samples too, of all or of a process group's; see
             `DebiasedNTXentLoss`.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+        checks: When values are checked: "first", "always" or "never", see `DebiasedNTXentLoss`.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
     >>> loss = DebiasedInfoNCELoss(temperature=0.5, tau_plus=0.05)
@@ -83,6 +87,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         attraction_above: float = 0.5,
         gather_distributed: Gather = False,
         kernel: Kernel = "auto",
+        checks: Checks = "first",
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(
@@ -98,6 +103,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             attraction_above=attraction_above,
             gather_distributed=gather_distributed,
             kernel=kernel,
+            checks=checks,
             reduction=reduction,
         )
         self.symmetric = symmetric
@@ -183,23 +189,26 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         given = {name: z for name, z in embeddings.items() if z is not None}
 
         def check() -> tuple[dict[str, int], tuple[Options, Told]]:
-            options = self._options(temperature, tau_plus, strength, attraction, attraction_above)
+            look = self._calls.begin(self.checks)
+            options = self._options(temperature, tau_plus, strength, attraction, attraction_above, look=look)
             told = Told(labels, negative_labels, ids, negative_ids, exclude, log_q, None)
             numbers, told = _check_inputs(given, options, told, self.symmetric)
             known = check_known(
                 knowledge, query, negatives=negatives, hard_negatives=hard_negatives,
-                excluded={"labels": labels, "tau_plus": tau_plus},
+                excluded={"labels": labels, "tau_plus": tau_plus}, look=look,
             )  # fmt: skip
             if known is not None:
-                options = replace(options, strength=options.strength.for_each(query[:, 0]))
+                options = replace(options, strength=options.strength.for_each(query[:, 0], look=look))
+            if self.gather_distributed:
+                numbers |= {_SAME_NEGATIVES: _digest(negatives)}
             return numbers | shared_numbers(known), (options, told._replace(known=known))
 
         device = query.device if isinstance(query, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         columns = share.total * (1 + (0 if hard_negatives is None else hard_negatives.shape[1]))
         if negatives is None:
-            _check_exclude(exclude, query, columns)
-        with torch.autocast(device.type, enabled=False):
+            inputs.check_exclude(exclude, query, columns)
+        with without_autocast(device):
             z = _scale_embeddings(given, options)
             if negatives is None and columns == 1:
                 return self._lone_pair(z.query, z.key, 2 if self.symmetric else 1)
@@ -207,9 +216,9 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             statistics = compute_statistics(directions, z, told, share, options)
             pairs = directions[0].pairs(options)
             if pairs is None:
-                inputs.check_present(statistics.num_unlabeled, share)
+                inputs.check_present(statistics.num_unlabeled, share, look=options.look)
             else:
-                inputs.warn_if_empty(statistics.num_unlabeled)
+                inputs.warn_if_empty(statistics.num_unlabeled, look=options.look)
             is_corrected = labels is not None or told.known is not None
             tau = 0.0 if is_corrected else self._tau_plus(directions[0], statistics, share, options)
             return self._value(statistics, tau, options, share, None if pairs is None else pairs.seen())
@@ -242,22 +251,21 @@ def _check_inputs(
         inputs.check_shape("extra_keys", given["extra_keys"], (b, m, d), "m - 1 more keys for each query")
         if told.log_q is not None:
             raise ValueError("log_q says nothing of extra_keys; got both: pass one of them")
-    inputs.check_embeddings(given)
+    inputs.check_embeddings(given, look=options.look)
     others = negatives if hard is None else hard
-    labels = _check_codes("labels", told.labels, told.negative_labels, query, others, lowest=0)
+    labels = _check_codes(
+        "labels", told.labels, told.negative_labels, query, others, lowest=0 if options.look else None
+    )
     is_optional = hard is not None and told.negative_ids is None
     ids = _check_codes("ids", told.ids, told.negative_ids, query, None if is_optional else others, lowest=None)
-    exclude = _check_exclude(told.exclude, query, None if negatives is None else negatives.shape[-2])
+    exclude = inputs.check_exclude(told.exclude, query, None if negatives is None else negatives.shape[-2])
     shape = (
         (b * (1 + (0 if hard is None else hard.shape[1])),) if negatives is None else tuple(negatives.shape[:-1])
     )
-    log_q = _check_log_q(told.log_q, query, shape)
+    log_q = inputs.check_log_q(told.log_q, query, shape, look=options.look)
     options.check_tau_plus(query[:, 0])
     numbers = {"batch size": b, **inputs.layout(given), "use of negatives": negatives is not None}
-    numbers |= {
-        "number of hard negatives": 0 if hard is None else hard.shape[1],
-        _SAME_NEGATIVES: _digest(negatives),
-    }
+    numbers |= {"number of hard negatives": 0 if hard is None else hard.shape[1]}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
     numbers |= {"use of exclude": exclude is not None, "use of log_q": log_q is not None}
     return numbers, Told(*labels, *ids, exclude, log_q, None)
@@ -298,37 +306,6 @@ def _check_codes(
     own = inputs.check_codes(name, own, (len(query),), query, lowest=lowest)
     shape = () if negatives is None else tuple(negatives.shape[:-1])
     return own, inputs.check_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
-
-
-def _check_exclude(exclude: Tensor | None, query: Tensor, columns: int | None) -> Tensor | None:
-    """The mask; raise unless it is boolean with a row for each query, and so many columns where that is known."""
-    if exclude is None:
-        return None
-    check_tensor("exclude", exclude)
-    fits = exclude.dim() == 2 and len(exclude) == len(query) and columns in (None, exclude.shape[1])
-    if exclude.dtype != torch.bool or not fits or exclude.device != query.device:
-        raise ValueError(
-            f"exclude must be boolean with shape ({len(query)}, {'n' if columns is None else columns}) on "
-            f"{query.device}, a column for each sample that queries are compared with; got {exclude.dtype} "
-            f"{tuple(exclude.shape)} on {exclude.device}: True leaves a pair out"
-        )
-    return exclude
-
-
-def _check_log_q(log_q: Tensor | None, query: Tensor, shape: tuple[int, ...]) -> Tensor | None:
-    """The log-probabilities without their graph; raise unless they are finite numbers of that shape."""
-    if log_q is None:
-        return None
-    check_tensor("log_q", log_q)
-    if not log_q.is_floating_point() or tuple(log_q.shape) != shape or log_q.device != query.device:
-        raise ValueError(
-            f"log_q must be floating-point with shape {shape} on {query.device}, one for each sample of this "
-            f"process that queries are compared with; got {log_q.dtype} {tuple(log_q.shape)} on {log_q.device}: "
-            "the log of the probability to be drawn"
-        )
-    if not bool(log_q.isfinite().all()):
-        raise ValueError("log_q must be finite; got NaN or inf: a sample that was drawn has a probability above 0")
-    return log_q.detach()
 
 
 def _scale_embeddings(given: dict[str, Tensor], options: Options) -> Embeddings:

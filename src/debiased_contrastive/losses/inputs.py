@@ -1,4 +1,4 @@
-"""Checks of the embeddings, labels and ids that users pass, and the cast to the dtype of arithmetic."""
+"""Checks of the embeddings, labels, ids and masks that users pass, and the cast to the dtype of arithmetic."""
 
 import math
 import warnings
@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.gather import Share, is_anywhere
-from debiased_contrastive.numerics import working_dtype
+from debiased_contrastive.numerics import number_like, working_dtype
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
 
 
-def check_embeddings(named: Mapping[str, Tensor]) -> None:
-    """Raise unless all are finite floating-point embeddings on one device with one feature size d."""
+def check_embeddings(named: Mapping[str, Tensor], *, look: bool) -> None:
+    """Raise unless all are floating-point embeddings on one device with one feature size d; finite, with `look`."""
     first_name, first = next(iter(named.items()))
     for name, z in named.items():
         if not z.is_floating_point():
@@ -32,7 +32,7 @@ def check_embeddings(named: Mapping[str, Tensor]) -> None:
             )
     # A sum is finite only if every term is. So one wait for the device serves all of them; which of them it was is
     # asked only where one is not finite.
-    if math.isfinite(sum(z.detach().sum(dtype=working_dtype(z)) for z in named.values())):
+    if not look or math.isfinite(sum(z.detach().sum(dtype=working_dtype(z)) for z in named.values())):
         return
     for name, z in named.items():
         rows = z.flatten(0, -2)
@@ -58,7 +58,10 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy:
 def check_codes(
     name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
 ) -> Tensor | None:
-    """The codes as int64; raise unless they are integers >= lowest of that shape, where `like` is."""
+    """The codes as int64; raise unless they are integers of that shape, where `like` is.
+
+    lowest: look at their values, none of which may be smaller.
+    """
     if codes is None:
         return None
     check_tensor(name, codes)
@@ -83,13 +86,45 @@ def check_codes(
     return codes
 
 
-def check_present(present: float | Tensor, share: Share) -> None:
+def check_exclude(exclude: Tensor | None, query: Tensor, columns: int | None) -> Tensor | None:
+    """The mask; raise unless it is boolean with a row for each query, and so many columns where that is known."""
+    if exclude is None:
+        return None
+    check_tensor("exclude", exclude)
+    fits = exclude.dim() == 2 and len(exclude) == len(query) and columns in (None, exclude.shape[1])
+    if exclude.dtype != torch.bool or not fits or exclude.device != query.device:
+        raise ValueError(
+            f"exclude must be boolean with shape ({len(query)}, {'n' if columns is None else columns}) on "
+            f"{query.device}, a column for each sample that queries are compared with; got {exclude.dtype} "
+            f"{tuple(exclude.shape)} on {exclude.device}: True leaves a pair out"
+        )
+    return exclude
+
+
+def check_log_q(log_q: Tensor | None, query: Tensor, shape: tuple[int, ...], *, look: bool) -> Tensor | None:
+    """The log-probabilities without their graph; raise unless they have that shape and, with `look`, are finite."""
+    if log_q is None:
+        return None
+    check_tensor("log_q", log_q)
+    if not log_q.is_floating_point() or tuple(log_q.shape) != shape or log_q.device != query.device:
+        raise ValueError(
+            f"log_q must be floating-point with shape {shape} on {query.device}, one for each sample of this "
+            f"process that queries are compared with; got {log_q.dtype} {tuple(log_q.shape)} on {log_q.device}: "
+            "the log of the probability to be drawn"
+        )
+    if look and not bool(log_q.isfinite().all()):
+        raise ValueError("log_q must be finite; got NaN or inf: a sample that was drawn has a probability above 0")
+    return log_q.detach()
+
+
+def check_present(present: float | Tensor, share: Share, *, look: bool) -> None:
     """Warn where labels, ids or masks leave an anchor without any unlabeled sample; raise where they leave all so.
 
     The loss of such an anchor is 0. One of several processes that has nothing left does not stop the others; if
     none has anything, all raise.
     """
-    if not isinstance(present, Tensor):
+    # Several processes ask each other, so all of them must, whoever of them looks at values.
+    if not isinstance(present, Tensor) or (share.is_alone and not look):
         return
     if not is_anywhere(bool((present > 0).any()), share, present.device):
         anchors = len(present) // share.sizes[share.rank] * share.total
@@ -97,12 +132,12 @@ def check_present(present: float | Tensor, share: Share) -> None:
             f"labels, ids and masks must leave some anchor an unlabeled sample; got {anchors} of {anchors} anchors "
             "without any: use a larger or more varied batch or queue"
         )
-    warn_if_empty(present)
+    warn_if_empty(present, look=look)
 
 
-def warn_if_empty(present: float | Tensor) -> None:
+def warn_if_empty(present: float | Tensor, *, look: bool) -> None:
     """Warn where an anchor has no unlabeled sample, or none that weighs anything."""
-    if isinstance(present, Tensor) and (empty := int((present == 0).sum())):
+    if look and isinstance(present, Tensor) and (empty := int((present == 0).sum())):
         warnings.warn(
             f"labels, ids, masks or weights leave {empty} of {len(present)} anchors without unlabeled samples: "
             "nothing repels them",
@@ -112,26 +147,27 @@ def warn_if_empty(present: float | Tensor) -> None:
 
 def without_empty(count: float | Tensor, left: float | Tensor) -> float | Tensor:
     """The count of each anchor, but 0 for those that have nothing left."""
-    if not isinstance(left, Tensor) or not bool((left == 0).any()):
+    if not isinstance(left, Tensor):
         return count
-    return torch.where(left == 0, 0.0, torch.as_tensor(count).to(left))
+    return torch.where(left == 0, 0.0, number_like(count, left))
 
 
-def check_temperature(temperature: float | Tensor) -> float:
-    """The value of a temperature; raise unless it is one positive finite number."""
+def check_temperature(temperature: float | Tensor, *, look: bool) -> None:
+    """Raise unless it is one number; of a tensor, with `look`, and of a float, unless it is positive and finite."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
             f"temperature must be one number; got a tensor of shape {tuple(temperature.shape)}: use one for all"
         )
     if not isinstance(temperature, Tensor | Real):
         raise ValueError(f"temperature must be a float or a tensor; got {temperature!r}: 0.5 is SimCLR's")
+    if isinstance(temperature, Tensor) and not look:
+        return
     value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not 0 < value < math.inf:
         raise ValueError(
             f"temperature must be positive and finite; got {value}: a learnt one is kept positive by "
             "learning its logarithm, temperature = log_temperature.exp()"
         )
-    return value
 
 
 def check_logits(statistics: Statistics) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Literal, TypeAlias, get_args
 
@@ -50,7 +51,7 @@ class Strength:
         if not isinstance(self.above, Real) or not 0 <= self.above <= 1:
             raise ValueError(f"attraction_above must lie in [0, 1]; got {self.above!r}: it is a probability")
 
-    def for_each(self, like: Tensor) -> "Strength":
+    def for_each(self, like: Tensor, *, look: bool) -> "Strength":
         """The same, with a tensor checked and in the dtype of `like` (b,)."""
         if not isinstance(self.weights, Tensor):
             return self
@@ -59,7 +60,7 @@ class Strength:
             raise ValueError(
                 f"strength must be one number or have shape (b,) = {tuple(like.shape)}; got {tuple(strength.shape)}"
             )
-        if not bool(((strength >= 0) & (strength < 1e6)).all()):
+        if look and not bool(((strength >= 0) & (strength < 1e6)).all()):
             raise ValueError("strength must be finite and >= 0 for every anchor; got others: 1 is full strength")
         return replace(self, weights=strength.to(like.device, working_dtype(like)).expand_as(like))
 
@@ -132,6 +133,7 @@ def check_known(
     negatives: Tensor | None = None,
     hard_negatives: Tensor | None = None,
     excluded: Mapping[str, object],
+    look: bool,
 ) -> Known | None:
     """The knowledge of a call, or None without any; raise where it is no knowledge, or there is too much of it.
 
@@ -142,6 +144,7 @@ def check_known(
         negatives: Unlabeled samples of the call, (k, d) or (b, k, d); None is the batch.
         hard_negatives: Samples (b, m, d) that join the batch.
         excluded: Other arguments of the call, by name, that mean something else by the same word.
+        look: Check values, too.
     """
     present = [kind for kind in get_args(Kind) if given[kind] is not None]
     others = [name for name, value in given.items() if name.startswith("negative_") and value is not None]
@@ -167,12 +170,12 @@ def check_known(
     if kind == "weights":
         check_tensor("weights", rows)
         width = rows.shape[-1] if negatives is None or rows.dim() != 2 else negatives.shape[-2]
-        check_weights(rows, (len(like), width), like.device)
+        check_weights(rows, (len(like), width), like.device, look=look)
         _refuse(others, kind)
         # A copy, since the backward reads it again.
         return Known(kind, rows.detach().clone(), None)
     _refuse([name for name in others if name != f"negative_{kind}"], kind)
-    check = _check_membership if kind == "membership" else _check_partitions
+    check = partial(_check_membership, look=look) if kind == "membership" else _check_partitions
     of_negatives = given.get(f"negative_{kind}")
     joins_batch = hard_negatives is not None
     negatives = hard_negatives if joins_batch else negatives
@@ -193,7 +196,9 @@ def _refuse(others: list[str], kind: Kind) -> None:
         raise ValueError(f"{others[0]} does not go with {kind}; got both: pass one kind of knowledge")
 
 
-def _check_membership(name: str, values: Tensor, shape: tuple[int, ...], like: Tensor, width: int | None) -> Tensor:
+def _check_membership(
+    name: str, values: Tensor, shape: tuple[int, ...], like: Tensor, width: int | None, *, look: bool
+) -> Tensor:
     check_shape(name, values, (*shape, "k" if width is None else width), "one probability for each class")
     if not values.is_floating_point() or values.device != like.device:
         raise ValueError(
@@ -202,6 +207,8 @@ def _check_membership(name: str, values: Tensor, shape: tuple[int, ...], like: T
         )
     # A copy, since the backward reads it again, and a queue may have changed by then.
     values = values.detach().clone()
+    if not look:
+        return values
     limit = 1 + SUM_TOLERANCE.get(values.dtype, _SUM_TOLERANCE)
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
     fits = (wide >= 0).all(-1) & (wide.sum(-1) <= limit)

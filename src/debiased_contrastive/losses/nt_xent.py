@@ -10,9 +10,11 @@ from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_
 from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
-from debiased_contrastive.losses.debiased import EmbeddingLoss, Options
+from debiased_contrastive.losses.debiased import EmbeddingLoss
 from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers
+from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import Pairs, PairsSeen
+from debiased_contrastive.numerics import without_autocast
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 _SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "use of positive_labels", *SHARED)
@@ -50,6 +52,9 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             the value, and of its gradient, is that of the full batch. A `torch.distributed.ProcessGroup` instead of
             True means the processes of that group.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+        checks: When values are looked at, which waits for the device: "first", at the calls 1, 10, 100, ... and
+            after a result that is not finite, which is returned; "always", which raises at once; or "never". Shapes
+            and types are always checked. A compiled graph, and torch.func, look at values with "always" alone.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
     >>> loss = DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1)
@@ -108,12 +113,13 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
         def check() -> tuple[dict[str, int], tuple[Options, _Told]]:
-            options = self._options(temperature, tau_plus, strength, attraction, attraction_above)
+            look = self._calls.begin(self.checks)
+            options = self._options(temperature, tau_plus, strength, attraction, attraction_above, look=look)
             return _check_inputs(views, options, labels, positive_labels, knowledge, tau_plus)
 
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
-        with torch.autocast(device.type, enabled=False):
+        with without_autocast(device):
             z = scale_views(views, options)
             if share.total == 1:
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
@@ -145,16 +151,16 @@ def _check_inputs(
     inputs.check_shape("view 0", z0, ("b", "d"), "one embedding a row")
     for name, z in views.items():
         inputs.check_shape(name, z, tuple(z0.shape), "all views must be of the same inputs")
-    inputs.check_embeddings(views)
+    inputs.check_embeddings(views, look=options.look)
     if labels is not None and positive_labels is not None:
         raise ValueError("labels (the unbiased oracle) and positive_labels exclude each other; got both: pass one")
-    labels = inputs.check_codes("labels", labels, (len(z0),), z0, lowest=0)
+    labels = inputs.check_codes("labels", labels, (len(z0),), z0, lowest=0 if options.look else None)
     positive_labels = inputs.check_codes("positive_labels", positive_labels, (len(z0),), z0)
     options.check_tau_plus(z0[:, 0])
     excluded = {"labels": labels, "positive_labels": positive_labels, "tau_plus": tau_plus}
-    known = check_known(knowledge, z0, excluded=excluded)
+    known = check_known(knowledge, z0, excluded=excluded, look=options.look)
     if known is not None:
-        options = replace(options, strength=options.strength.for_each(z0[:, 0]))
+        options = replace(options, strength=options.strength.for_each(z0[:, 0], look=options.look))
     numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}
     numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
     numbers |= shared_numbers(known)
@@ -189,9 +195,9 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
     weights = None if pairs is None else pairs.weights
     log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled, weights=weights)
     if weights is not None:
-        inputs.warn_if_empty(present)
+        inputs.warn_if_empty(present, look=options.look)
     else:
-        inputs.check_present(present, share)
+        inputs.check_present(present, share, look=options.look)
         # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count, unless nothing is left.
         present = inputs.without_empty(float(len(columns) - 2), present)
     positive, log_mean_positives, num_positives = _own_views(z)

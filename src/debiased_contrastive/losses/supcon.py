@@ -12,8 +12,11 @@ from debiased_contrastive.kernels.tiled import Absent, Codes
 from debiased_contrastive.kernels.weights import Form, GivenWeights, PairWeights, Partitions
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import EmbeddingLoss, Options, format_setting
+from debiased_contrastive.losses.checks import Checks
+from debiased_contrastive.losses.debiased import EmbeddingLoss, format_setting
 from debiased_contrastive.losses.nt_xent import scale_views
+from debiased_contrastive.losses.options import Options
+from debiased_contrastive.numerics import without_autocast
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.losses import check_tensor, check_weights
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
@@ -44,6 +47,7 @@ class DebiasedSupConLoss(EmbeddingLoss):
         normalize: Compare unit vectors; False takes raw dot products, whose floor is 0.
         gather_distributed: The inputs of the other processes are compared, too, see `DebiasedNTXentLoss`.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+        checks: When values are checked: "first", "always" or "never", see `DebiasedNTXentLoss`.
         reduction: "mean", "sum", or "none" for one loss an anchor.
 
     >>> loss = DebiasedSupConLoss(temperature=0.5)
@@ -62,6 +66,7 @@ class DebiasedSupConLoss(EmbeddingLoss):
         normalize: bool = True,
         gather_distributed: Gather = False,
         kernel: Kernel = "auto",
+        checks: Checks = "first",
         reduction: Reduction = "mean",
     ) -> None:
         super().__init__(
@@ -71,6 +76,7 @@ class DebiasedSupConLoss(EmbeddingLoss):
             normalize=normalize,
             gather_distributed=gather_distributed,
             kernel=kernel,
+            checks=checks,
             reduction=reduction,
         )
         if isinstance(self.tau_plus, AutoTauPlus):
@@ -83,7 +89,7 @@ class DebiasedSupConLoss(EmbeddingLoss):
         """Name and value of each setting, in one line."""
         names = ("temperature", "tau_plus", "base_temperature", "on_floor", "normalize", "gather_distributed")
         return ", ".join(
-            f"{name}={format_setting(getattr(self, name))}" for name in (*names, "kernel", "reduction")
+            f"{name}={format_setting(getattr(self, name))}" for name in (*names, "kernel", "checks", "reduction")
         )
 
     def forward(
@@ -113,12 +119,13 @@ class DebiasedSupConLoss(EmbeddingLoss):
         """
 
         def check() -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
-            return _check_inputs(features, labels, mask, self._options(temperature, tau_plus))
+            look = self._calls.begin(self.checks)
+            return _check_inputs(features, labels, mask, self._options(temperature, tau_plus, look=look))
 
         device = features.device if isinstance(features, Tensor) else torch.device("cpu")
         share, (options, codes, same) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         _check_columns(same, share)
-        with torch.autocast(device.type, enabled=False):
+        with without_autocast(device):
             z = scale_views({f"view {k}": view for k, view in enumerate(features.unbind(1))}, options)
             statistics = _statistics(_Batch.of(z, share), options, codes, same)
             tau = _anchor_tau_plus(statistics, z, options)
@@ -271,7 +278,7 @@ def _check_inputs(
     features: Tensor, labels: Tensor | None, mask: Tensor | None, options: Options
 ) -> tuple[dict[str, int], tuple[Options, Tensor | None, Tensor | None]]:
     inputs.check_shape("features", features, ("b", "v", "d"), "v views of each input; (b, d) needs .unsqueeze(1)")
-    inputs.check_embeddings({"features": features})
+    inputs.check_embeddings({"features": features}, look=options.look)
     b, v, _ = features.shape
     if labels is not None and mask is not None:
         raise ValueError("labels and mask both say which inputs share a class; got both: pass one of them")
@@ -287,7 +294,7 @@ def _check_inputs(
             )
         # A copy, since the backward reads it again.
         mask = mask.detach().to(torch.promote_types(mask.dtype, torch.float32), copy=True)
-        check_weights(mask, tuple(mask.shape), features.device)
+        check_weights(mask, tuple(mask.shape), features.device, look=options.look)
     options.check_tau_plus(features[:, 0, 0])
     numbers = {"batch size": b, **inputs.layout({"features": features}), "number of views": v}
     numbers |= {"use of labels": labels is not None, "use of mask": mask is not None}

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from debiased_contrastive.numerics import number_like
 from debiased_contrastive.objectives.checks import FloorName, OnFloor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
@@ -52,7 +53,7 @@ class Floor:
         if self.level == "bound":
             assert temperature is not None
             lower = -(1 / (temperature.reshape(()).to(like) if isinstance(temperature, Tensor) else temperature))
-        return torch.as_tensor(lower, dtype=like.dtype, device=like.device)
+        return number_like(lower, like)
 
 
 def log1mexp(d: Tensor) -> Tensor:

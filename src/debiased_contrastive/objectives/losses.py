@@ -165,8 +165,8 @@ def check_tensor(name: str, value: object) -> None:
         )
 
 
-def check_probabilities(tau_plus: float | Tensor) -> None:
-    """Raise unless tau_plus, a number or a tensor of them, lies in [0, 1)."""
+def check_probabilities(tau_plus: float | Tensor, *, look: bool = True) -> None:
+    """Raise unless tau_plus, a number or a tensor of them, lies in [0, 1); in a tensor only with `look`."""
     if not isinstance(tau_plus, Tensor):
         check_tau_plus(tau_plus)
         return
@@ -175,6 +175,8 @@ def check_probabilities(tau_plus: float | Tensor) -> None:
             f"tau_plus must be a float or a floating-point tensor; got dtype {tau_plus.dtype}: "
             "convert it with .float()"
         )
+    if not look:
+        return
     inside = (tau_plus >= 0) & (tau_plus < 1)
     if not bool(inside.all()):
         raise ValueError(
@@ -183,7 +185,9 @@ def check_probabilities(tau_plus: float | Tensor) -> None:
         )
 
 
-def per_anchor_tau_plus(tau_plus: float | Tensor, like: Tensor, letter: str = "a") -> float | Tensor:
+def per_anchor_tau_plus(
+    tau_plus: float | Tensor, like: Tensor, letter: str = "a", *, look: bool = True
+) -> float | Tensor:
     """tau_plus, checked, in the dtype of `like` (a,); a tensor must hold one value or one for each."""
     if isinstance(tau_plus, Tensor):
         if tau_plus.dim() > 0 and tau_plus.shape != like.shape:
@@ -194,7 +198,7 @@ def per_anchor_tau_plus(tau_plus: float | Tensor, like: Tensor, letter: str = "a
         if tau_plus.is_floating_point():
             # Checked after the cast, which may round up to 1.
             tau_plus = tau_plus.detach().to(like)
-    check_probabilities(tau_plus)
+    check_probabilities(tau_plus, look=look)
     return tau_plus if isinstance(tau_plus, Tensor) else float(tau_plus)
 
 
@@ -239,14 +243,16 @@ def _check_inputs(
     return statistics, tau_plus
 
 
-def check_weights(weights: Tensor, shape: tuple[int, ...], device: torch.device) -> None:
-    """Raise unless the weights are probabilities of that shape on that device."""
+def check_weights(weights: Tensor, shape: tuple[int, ...], device: torch.device, *, look: bool = True) -> None:
+    """Raise unless the weights have that shape on that device and, with `look`, are probabilities."""
     check_tensor("weights", weights)
     if not weights.is_floating_point() or tuple(weights.shape) != shape or weights.device != device:
         raise ValueError(
             f"weights must be floating-point with shape {shape} on {device}, one for each pair of an anchor and an "
             f"unlabeled sample; got {weights.dtype} {tuple(weights.shape)} on {weights.device}"
         )
+    if not look:
+        return
     inside = (weights >= 0) & (weights <= 1)
     if not bool(inside.all()):
         raise ValueError(

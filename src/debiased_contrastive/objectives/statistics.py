@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from debiased_contrastive.numerics import number_like
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -89,5 +91,5 @@ def from_logits(
         num_unlabeled=num_unlabeled,
         log_mean_positives=log_mean_positives,
         num_positives=num_positives,
-        lower=torch.as_tensor(lower, dtype=positive.dtype, device=positive.device),
+        lower=number_like(lower, positive),
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from debiased_contrastive.integrations.sentence_transformers.guide import Features, Guide, MarginStrategy
 from debiased_contrastive.losses.auto import AutoTauPlus
-from debiased_contrastive.losses.debiased import Diagnostics
+from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.objectives.checks import OnFloor
 

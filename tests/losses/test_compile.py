@@ -1,0 +1,92 @@
+"""Compiled losses have the values and gradients of plain ones, in one graph, and are compiled once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo as dynamo
+from torch import nn
+from torch._dynamo.utils import counters
+
+import debiased_contrastive as dc
+from tests.losses.calls import calls
+from tests.losses.cases import embeddings
+
+CALLS = calls(kernel="dense")
+# The compiler makes an instance of what must have none, and says so itself.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Nothing is compiled before, and nothing stays for others."""
+    dynamo.reset()
+    counters.clear()
+    yield
+    dynamo.reset()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_one_graph_with_the_values_and_gradients_of_a_plain_call(name: str) -> None:
+    call = CALLS[name]
+    inputs = (*call.inputs, *call.loss.parameters())
+    wanted = call.value()
+    figures = call.loss.diagnostics
+    compiled = torch.compile(call.loss, fullgraph=True, backend="aot_eager")
+    with dynamo.config.patch(error_on_recompile=True):
+        for _ in range(3):
+            found = call.value(loss=compiled)
+            torch.testing.assert_close(found, wanted, rtol=1e-13, atol=0)
+            gradients = (torch.autograd.grad(value, inputs, retain_graph=True) for value in (found, wanted))
+            torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-15)
+    assert vars(call.loss.diagnostics) == pytest.approx(vars(figures)), "those of the last call, compiled or not"
+
+
+@pytest.mark.parametrize(
+    "name", ["nt_xent", "nt_xent, labels", "nt_xent, partitions", "info_nce, symmetric", "bank"]
+)
+def test_other_batch_sizes_are_compiled_once_more(name: str) -> None:
+    sizes = (8, 12, 14, 9)
+    compiled = torch.compile(calls(kernel="dense")[name].loss, fullgraph=True, backend="eager")
+    for b in sizes:
+        call = calls(b, kernel="dense")[name]
+        torch.testing.assert_close(call.value(loss=compiled), call.value())
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
+@pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
+@pytest.mark.parametrize("b", [8, 300])
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
+def test_tiles_break_the_graph_of_a_step_once(make: Any, b: int) -> None:
+    layer, loss = nn.Linear(5, 5).double(), make(0.5, 0.1)
+    z = embeddings(b, 5, seed=0).detach()
+
+    def step() -> torch.Tensor:
+        value: torch.Tensor = loss(layer(z), layer(z.flip(0)))
+        return 2 * value
+
+    assert dynamo.explain(step)().graph_break_count == 1
+    dynamo.reset()
+    torch.testing.assert_close(torch.compile(step, backend="aot_eager")(), step(), rtol=1e-13, atol=0)
+
+
+def test_mixed_precision_ends_at_the_loss() -> None:
+    """A backward that is called under autocast would else round its products."""
+    z0, z1 = (z.detach().float().requires_grad_() for z in CALLS["nt_xent"].inputs)
+    loss = dc.DebiasedNTXentLoss(0.1, 0.01, kernel="dense")
+    wanted = torch.autograd.grad(loss(z0, z1), (z0, z1))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    with torch.autocast("cpu", torch.bfloat16):
+        found = torch.autograd.grad(compiled(z0, z1), (z0, z1))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_a_graph_looks_at_no_values() -> None:
+    loss = dc.DebiasedNTXentLoss(kernel="dense")
+    z = torch.full((4, 3), torch.nan)
+    assert torch.compile(loss, fullgraph=True, backend="eager")(z, z).isnan()
+    assert loss._calls.number == 1
+    loss.checks = "always"
+    with pytest.raises(ValueError, match="view 0 has NaN or inf in 4 of 4 rows"):
+        torch.compile(loss, backend="eager")(z, z)

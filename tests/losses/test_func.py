@@ -1,0 +1,66 @@
+"""torch.func and forward mode with the dense kernel."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+import debiased_contrastive as dc
+from tests.losses.calls import calls
+from tests.losses.cases import embeddings
+
+CALLS = calls(kernel="dense")
+# Forward mode of PyTorch loads what it calls deprecated itself.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_gradients_by_functions_and_forward_mode(name: str) -> None:
+    call = CALLS[name]
+    inputs = tuple(z.detach() for z in call.inputs)
+    places = tuple(range(len(inputs)))
+    wanted = torch.autograd.grad(call.value(), call.inputs)
+    torch.testing.assert_close(torch.func.grad(call.value, places)(*inputs), wanted)
+    directions = tuple(embeddings(*z.shape, seed=7).detach() for z in inputs)
+    along = sum((gradient * direction).sum() for gradient, direction in zip(wanted, directions, strict=True))
+    torch.testing.assert_close(torch.func.jvp(call.value, inputs, directions)[1], along)
+    if isinstance(call.loss, dc.DebiasedBankLoss):
+        return  # It has no dense kernel; under torch.func it does without its own.
+    with forward_ad.dual_level():
+        dual = (forward_ad.make_dual(*two) for two in zip(inputs, directions, strict=True))
+        torch.testing.assert_close(forward_ad.unpack_dual(call.value(*dual)).tangent, along)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_independent_batches_at_once(name: str) -> None:
+    call = CALLS[name]
+    batches = [tuple(embeddings(*z.shape, seed=20 + 5 * k).detach() for z in call.inputs) for k in range(3)]
+    stacked = tuple(torch.stack(views) for views in zip(*batches, strict=True))
+    wanted = torch.stack([call.value(*batch) for batch in batches])
+    torch.testing.assert_close(torch.vmap(call.value)(*stacked), wanted)
+    gradients = torch.vmap(torch.func.grad(call.value))(*stacked)
+    torch.testing.assert_close(gradients[1], torch.func.grad(call.value)(*batches[1]))
+
+
+def test_batches_with_labels_of_their_own() -> None:
+    loss = dc.DebiasedNTXentLoss(0.5, kernel="dense")
+    z = embeddings(3, 2, 8, 5, seed=1).detach()
+    labels = torch.randint(3, (3, 8), generator=torch.Generator().manual_seed(0))
+
+    def value(views: Tensor, classes: Tensor) -> Tensor:
+        result: Tensor = loss(*views, labels=classes)
+        return result
+
+    wanted = torch.stack([value(*batch) for batch in zip(z, labels, strict=True)])
+    torch.testing.assert_close(torch.vmap(value)(z, labels), wanted)
+
+
+@pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
+def test_tiles_say_what_to_pass(make: Any) -> None:
+    z = embeddings(300, 5, seed=0).detach()
+    with pytest.raises(ValueError, match=r"under torch\.func pass kernel='dense'"):
+        torch.func.grad(make(kernel="tiled"))(z, z.flip(0))
+    wanted = torch.func.grad(make(kernel="dense"))(z, z.flip(0))
+    torch.testing.assert_close(torch.func.grad(make(kernel="auto"))(z, z.flip(0)), wanted)
