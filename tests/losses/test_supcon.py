@@ -105,7 +105,9 @@ def test_what_is_said_twice_is_the_same(kernel: Kernel) -> None:
     torch.testing.assert_close(loss(features, mask=torch.eye(6)), loss(features))
     torch.testing.assert_close(loss(features, mask=torch.zeros(6, 6)), loss(features))
     torch.testing.assert_close(loss(features, labels, tau_plus=0.0), loss(features, labels))  # nothing is unlabeled
-    assert loss.diagnostics.floored == 0
+    sure = dc.DebiasedSupConLoss(0.07, 0.3, kernel=kernel)
+    sure(features, labels)
+    assert sure.diagnostics.floored == 0
     taus = torch.full((6,), 0.1, dtype=torch.float64)
     torch.testing.assert_close(loss(features, tau_plus=taus), loss(features))
     # A mask may leave open what labels would deny, so the two differ where tau_plus corrects.
