@@ -14,6 +14,7 @@ from debiased_contrastive.domain import name_run
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.training.checkpoint import latest_checkpoint
@@ -190,8 +191,12 @@ def test_a_few_labels_choose_the_strength(
         assert all(strength >= 0 for strength in found.values())
         assert found[6] != found[16]
     said = [line for line in capsys.readouterr().err.splitlines() if "Strength" in line]
-    words = f"membership: Strength {found[6]:.2f}: it has the largest force share on 60 labels."
-    assert said == ([] if source == "labels" else [words])
+    assert len(said) == 1
+    if source == "labels":
+        assert said == ["membership: Strength 1: labels are facts."]
+    else:
+        chosen = f"membership: Strength {found[6]:.2f}: it has the largest force share on 60 labels. So few can be"
+        assert said[0].startswith(chosen)
     # The loss was told: strength and share are those of the log.
     if source in ("own", "patches"):
         plain = train(tmp_path / "plain", *flags, *LEARNT, *(QUEUE if queue else []))
@@ -216,6 +221,22 @@ def test_without_labels_the_rule_is_said_once(
     )
 
 
+def test_auto_says_that_it_leaves_attraction_alone(
+    tmp_path: Path, files: dict[str, list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled = [*files["groups"], *AUTO, "--membership.attraction", "0.3"]
+    train(tmp_path / "run", *pulled)
+    said = [line for line in capsys.readouterr().err.splitlines() if "attraction" in line]
+    assert said == ["membership: attraction stays at 0.3: auto chooses the strength alone"]
+    monkeypatch.setattr("debiased_contrastive.membership.strength.best_strength", lambda *_: 0.04)
+    train(tmp_path / "wary", *pulled)
+    said = [line for line in capsys.readouterr().err.splitlines() if "attraction" in line]
+    assert said == [
+        "membership: a strength of 0.04 hardly trusts the knowledge, but attraction 0.3 still pulls its pairs "
+        "together: set --membership.attraction 0"
+    ]
+
+
 def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -235,8 +256,11 @@ def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkey
     state, _ = latest_checkpoint(tmp_path / "run")
     assert state is not None
     # In training, known labels are facts.
-    held = state["module"]["known._extra_state"]["membership"]
-    assert int((held.amax(1) == 1).sum()) == 60
+    held = HeldKnowledge()
+    held.load_state_dict({"_extra_state": state["module"]["known._extra_state"]})
+    assert held.knowledge is not None
+    assert held.knowledge.membership is not None
+    assert int((held.knowledge.membership.amax(1) == 1).sum()) == 60
 
 
 @pytest.mark.parametrize("form", ["labels", "classifier", "consensus", "walk"])

@@ -159,8 +159,9 @@ def train(
         values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median, "biased_loss": method.biased_loss}
         if seen.mean_q is not None and seen.effective_number is not None:
             values |= {"mean_q": seen.mean_q, "effective_number": seen.effective_number}
-        if method.known is not None and method.known.knowledge is not None and settings.membership.is_auto:
-            values["membership_strength"] = method.known.knowledge.strength
+        known = None if method.known is None else method.known.knowledge
+        if known is not None and known.strength is not None:
+            values["membership_strength"] = known.strength
         return values
 
     learner = GradientLearner(
