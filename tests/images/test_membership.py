@@ -32,7 +32,8 @@ SMALL = [
     "--encoder.out-dim", "8", "--training.accelerator", "cpu", "--quiet",
 ]  # fmt: skip
 QUEUE = ["--objective.negatives", "queue", "--objective.queue-size", "100"]
-LEARNT = ["--membership.warm-up", "1", "--membership.refresh", "2", "--membership.known", "0.4"]
+LEARNT = ["--membership.warm-up", "1", "--membership.refresh", "2"]
+READ = ["--membership.known", "0.4"]
 Line = dict[str, Any]
 
 
@@ -74,7 +75,8 @@ def test_every_source_trains(source: str, queue: bool, tmp_path: Path, files: di
     flags = {"guide": files["guide"], "patches": ["--membership.source", "guide"]}.get(
         name, ["--membership.source", name]
     )
-    flags = [*flags, *LEARNT, *(["--membership.form", form] if form else []), *(QUEUE if queue else [])]
+    flags = [*flags, *(READ if name in ("labels", "classifier") else []), *LEARNT, *(QUEUE if queue else [])]
+    flags += ["--membership.form", form] if form else []
     lines = train(tmp_path / "run", *flags)
     before, after = lines[:STEPS], lines[STEPS:]
     assert not any("mean_q" in line for line in before)
@@ -128,9 +130,9 @@ def test_strength_0_is_biased_and_attraction_changes_the_loss(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--membership.source", "classifier"],
+        ["--membership.source", "classifier", *READ],
         ["--membership.source", "own", *QUEUE],
-        ["--membership.source", "guide", "--membership.strength", "auto"],
+        ["--membership.source", "guide", "--membership.strength", "auto", *READ],
     ],
     ids=["batch", "queue", "auto"],
 )
@@ -151,10 +153,10 @@ def test_killed_between_two_refreshes_it_goes_on_with_the_same_knowledge(flags: 
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--membership.source", "classifier"],
+        ["--membership.source", "classifier", *READ],
         ["--membership.source", "own", "--membership.form", "walk"],
         ["--membership.source", "own", *QUEUE],
-        ["--membership.source", "classifier", "--membership.strength", "auto"],
+        ["--membership.source", "classifier", "--membership.strength", "auto", *READ],
     ],
     ids=["classifier", "graph", "queue", "auto"],
 )
@@ -167,8 +169,8 @@ def test_two_processes_train_as_one(flags: list[str], tmp_path: Path) -> None:
     check_same_weights(one, two, atol=0.1)
 
 
-AUTO = ["--membership.strength", "auto", *LEARNT]
-LABEL_FREE = [*AUTO[:2], "--membership.warm-up", "1", "--membership.refresh", "2", "--membership.known", "0"]
+AUTO = ["--membership.strength", "auto", *LEARNT, *READ]
+LABEL_FREE = ["--membership.strength", "auto", *LEARNT, "--membership.known", "0"]
 
 
 def strengths(lines: list[Line]) -> dict[int, float]:
@@ -280,18 +282,9 @@ def test_multiview_coding_trains_with_the_strength_that_is_chosen(tmp_path: Path
     images = two_colours(tmp_path / "images")
     flags = ["--membership.source", "guide", "--membership.num-classes", "2", "--membership.warm-up", "2"]
     found = {}
-    for strength in ("auto", "1"):
-        arguments = [
-            "train",
-            "cmc-small",
-            "--data.root",
-            str(images),
-            *SMALL_CMC,
-            *flags,
-            "--membership.known",
-            "0.5",
-        ]
-        main([*arguments, "--membership.strength", strength, "--out", str(tmp_path / strength)])
+    arguments = ["train", "cmc-small", "--data.root", str(images), *SMALL_CMC, *flags]
+    for strength, known in (("auto", ["--membership.known", "0.5"]), ("1", [])):
+        main([*arguments, *known, "--membership.strength", strength, "--out", str(tmp_path / strength)])
         found[strength] = metrics(tmp_path / strength)
     chosen = strengths(found["auto"])[7]
     assert chosen != 1
@@ -314,6 +307,12 @@ MISTAKES = {
     "strength by a word": (["--membership.source", "labels", "--membership.strength", "best"], "--membership.strength"),
     "attraction": (["--membership.source", "labels", "--membership.attraction", "nan"], "attraction must be at least"),
     "refresh": (["--membership.source", "own", "--membership.refresh", "0"], "refresh must be an integer of at least 1"),
+    "no labels": (["--membership.source", "labels", "--membership.known", "0"], "known must be above 0 for source labels"),
+    "strength of nothing": (["--membership.strength", "0.5"], "membership.strength has no effect without a source; got 0.5"),
+    "attraction to nobody": (["--membership.attraction", "0.5"], "membership.attraction has no effect without a source"),
+    "unread labels": (["--membership.source", "guide", "--membership.known", "0.3"], "membership.known has no effect with source guide and a strength"),
+    "above no attraction": (["--membership.source", "labels", "--membership.attraction-above", "0.3"], "has no effect without attraction"),
+    "form of labels": (["--membership.source", "labels", "--membership.form", "walk"], "membership.form has no effect with source labels"),
     "no such file": (["--membership.source", "groups", "--membership.file", "missing.npy"], "missing.npy"),
     "too few rows": (["--membership.source", "groups", "--membership.file", "FEW"], "each of the 160 samples"),
     "no embeddings": (["--membership.source", "guide", "--membership.file", "FEW"], "each of the 160 samples"),

@@ -178,6 +178,7 @@ def test_two_processes_train_as_one(tmp_path: Path) -> None:
         (["--membership.source", "own"], "--membership.source"),
         (["--membership.source", "guide"], "a guide of sentences is a file with an embedding of each"),
         (["--membership.source", "groups", "--membership.file", "FEW"], "a row for each of the 200 samples"),
+        (["--membership.strength", "0.5"], "membership.strength has no effect without a source; got 0.5"),
         (
             ["--membership.source", "groups", "--membership.file", "FEW", "--objective.kind", "biased"],
             "kind=debiased",

@@ -27,6 +27,7 @@ from debiased_contrastive.membership.quality import pair_figures
 from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.machine import compute_once
+from debiased_contrastive.training.membership import describe_tau_plus
 
 DOUBTFUL = 0.1
 """A strength below which labels speak against the knowledge."""
@@ -58,19 +59,19 @@ class Source:
         # By one process alone: the numbers of clusters must be the same everywhere, to the last rounding.
         knowledge = unpack(compute_once(self.fabric, lambda: pack(self._make(before))))
         said = () if before is None else self._remarks(before)
-        for words in self._remarks(knowledge, with_reason=before is None):
+        for words in self._remarks(knowledge, first=before is None):
             if words not in said:
                 self.fabric.print(f"membership: {words}", file=sys.stderr)
         self.method.known.hold(knowledge)
 
-    def _remarks(self, knowledge: Knowledge, *, with_reason: bool = False) -> tuple[str, ...]:
-        """What a user is told of the knowledge, each once; the reason of a strength at the first one alone."""
+    def _remarks(self, knowledge: Knowledge, *, first: bool = False) -> tuple[str, ...]:
+        """What a user is told of the knowledge, each once; what it replaces, and the reason, at first alone."""
         remarks, attraction = knowledge.warnings, self.settings.membership.attraction
-        if with_reason and knowledge.reason:
-            remarks += (knowledge.reason,)
+        if first:
+            remarks = (describe_tau_plus(self.settings.objective.tau_plus), *remarks, knowledge.reason)
         if attraction and knowledge.strength is not None:
             remarks += (_on_attraction(attraction, knowledge.strength),)
-        return remarks
+        return tuple(words for words in remarks if words)
 
     def is_measured(self, step: int) -> bool:
         """Tell whether the worth is measured after this step: the first with knowledge, or some epochs later."""
