@@ -236,12 +236,15 @@ MUTANTS = [
     Mutant("images/augment.py", 'images = batch.images if settings.space == "rgb" else transforms.to_space(batch.images, settings.space)', "images = batch.images", "views in red, green and blue"),
     Mutant("evaluation/official.py", "learning_rate * DROP ** sum", "learning_rate * 1.0 ** sum", "a probe's rate never drops"),
     Mutant("evaluation/official.py", "key=lambda found: found[0]", "key=lambda found: found[1]", "the best epoch by its top-5"),
-    Mutant("membership/held.py", "self.hold(unpack(state) if state else None)", "self.hold(None)", "a resumed run forgets", ("tests/membership/test_held.py",)),
+    Mutant("membership/held.py", "self.hold(unpack(torch.load(io.BytesIO(saved), weights_only=True)) if saved else None)", "self.hold(None)", "a resumed run forgets", ("tests/membership/test_held.py",)),
     Mutant("membership/held.py", "known.partitions.to(device, torch.int64)", "known.partitions.to(device)", "codes widened in every step", ("tests/membership/test_held.py",)),
     Mutant("membership/held.py", "self.knowledge, self._tables = knowledge, {}", "self.knowledge = knowledge", "old codes beside new knowledge", ("tests/membership/test_held.py",)),
     Mutant("membership/held.py", '("quality", "strength", "reason")', '("quality", "reason")', "a resumed run forgets its strength", ("tests/membership/test_held.py",)),
     Mutant("membership/knowledge.py", '"membership": self.membership[rows], **self.trust', '"membership": self.membership[rows]', "the loss is not told the strength", ("tests/membership/test_held.py",)),
     Mutant("membership/strength.py", "min(best, 1 / max(_largest(knowledge), _TINY))", "best", "labelled pairs of a small q cut off all others"),
+    Mutant("membership/held.py", 'state.get("strength", 1.0) == 1', "False", "a strength of 1 of earlier runs overrides their loss", ("tests/membership/test_held.py",)),
+    Mutant("membership/knowledge.py", '{} if self.strength is None else {"strength"', '{} if self.strength in (None, 1) else {"strength"', "a chosen strength of 1 left to the loss", ("tests/membership/test_held.py",)),
+    Mutant("membership/strength.py", "if count < FEW_LABELS:", "if count > FEW_LABELS:", "a handful of labels believed in silence"),
     Mutant("membership/strength.py", "pairs.data[pairs.row != pairs.col]", "pairs.data", "largest q of a graph with itself"),
     Mutant("membership/strength.py", "best_strength(z, labels, part, temperature)", "best_strength(z, labels, part)", "strength at another temperature"),
     Mutant("images/knowledge.py", '"cross-fitted" if membership.is_auto else "given"', '"given"', "a classifier judged by labels that it saw", ("tests/images/test_membership.py",)),
@@ -281,7 +284,7 @@ MUTANTS = [
     *(
         Mutant(path, old, new, what, ("tests/losses/test_knowledge.py", "tests/negatives"))
         for path, old, new, what in (
-            ("kernels/weights.py", "mul_(-strength).add_(1.0).clamp_(min=0.0)", "mul_(-strength).add_(1.0)", "weights below 0"),
+            ("kernels/weights.py", "mul_(-factor).add_(1.0).clamp_(min=0.0)", "mul_(-factor).add_(1.0)", "weights below 0"),
             ("kernels/weights.py", "masked_fill(columns < 0, -2)", "masked_fill(columns < 0, -1)", "unknown codes equal each other"),
             ("kernels/weights.py", "div_(len(of_rows))", "div_(1)", "number of equal codes, not their share"),
             ("kernels/weights.py", "not isinstance(self.form, GivenWeights) and not isinstance(self.strength, Tensor)", "True", "weights of one side for both"),

@@ -20,7 +20,9 @@ def test_half_precision_is_widened_first() -> None:
 
 def test_finite_features_whose_sum_overflows_pass() -> None:
     check_features("z", torch.full((4, 2), 3e38))
-    with pytest.raises(ValueError, match="z must be finite; got NaN or inf in 1 of 4 rows"):
+    with pytest.raises(
+        ValueError, match="z must be finite; got NaN or inf in 1 of 4 rows, the first is row 1, counted from 0"
+    ):
         check_features("z", torch.tensor([[1.0], [torch.inf], [2.0], [3.0]]))
 
 

@@ -14,6 +14,7 @@ from debiased_contrastive.domain import name_run
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.training.checkpoint import latest_checkpoint
@@ -31,7 +32,8 @@ SMALL = [
     "--encoder.out-dim", "8", "--training.accelerator", "cpu", "--quiet",
 ]  # fmt: skip
 QUEUE = ["--objective.negatives", "queue", "--objective.queue-size", "100"]
-LEARNT = ["--membership.warm-up", "1", "--membership.refresh", "2", "--membership.known", "0.4"]
+LEARNT = ["--membership.warm-up", "1", "--membership.refresh", "2"]
+READ = ["--membership.known", "0.4"]
 Line = dict[str, Any]
 
 
@@ -73,7 +75,8 @@ def test_every_source_trains(source: str, queue: bool, tmp_path: Path, files: di
     flags = {"guide": files["guide"], "patches": ["--membership.source", "guide"]}.get(
         name, ["--membership.source", name]
     )
-    flags = [*flags, *LEARNT, *(["--membership.form", form] if form else []), *(QUEUE if queue else [])]
+    flags = [*flags, *(READ if name in ("labels", "classifier") else []), *LEARNT, *(QUEUE if queue else [])]
+    flags += ["--membership.form", form] if form else []
     lines = train(tmp_path / "run", *flags)
     before, after = lines[:STEPS], lines[STEPS:]
     assert not any("mean_q" in line for line in before)
@@ -127,9 +130,9 @@ def test_strength_0_is_biased_and_attraction_changes_the_loss(tmp_path: Path) ->
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--membership.source", "classifier"],
+        ["--membership.source", "classifier", *READ],
         ["--membership.source", "own", *QUEUE],
-        ["--membership.source", "guide", "--membership.strength", "auto"],
+        ["--membership.source", "guide", "--membership.strength", "auto", *READ],
     ],
     ids=["batch", "queue", "auto"],
 )
@@ -150,10 +153,10 @@ def test_killed_between_two_refreshes_it_goes_on_with_the_same_knowledge(flags: 
 @pytest.mark.parametrize(
     "flags",
     [
-        ["--membership.source", "classifier"],
+        ["--membership.source", "classifier", *READ],
         ["--membership.source", "own", "--membership.form", "walk"],
         ["--membership.source", "own", *QUEUE],
-        ["--membership.source", "classifier", "--membership.strength", "auto"],
+        ["--membership.source", "classifier", "--membership.strength", "auto", *READ],
     ],
     ids=["classifier", "graph", "queue", "auto"],
 )
@@ -166,8 +169,8 @@ def test_two_processes_train_as_one(flags: list[str], tmp_path: Path) -> None:
     check_same_weights(one, two, atol=0.1)
 
 
-AUTO = ["--membership.strength", "auto", *LEARNT]
-LABEL_FREE = [*AUTO[:2], "--membership.warm-up", "1", "--membership.refresh", "2", "--membership.known", "0"]
+AUTO = ["--membership.strength", "auto", *LEARNT, *READ]
+LABEL_FREE = ["--membership.strength", "auto", *LEARNT, "--membership.known", "0"]
 
 
 def strengths(lines: list[Line]) -> dict[int, float]:
@@ -190,8 +193,12 @@ def test_a_few_labels_choose_the_strength(
         assert all(strength >= 0 for strength in found.values())
         assert found[6] != found[16]
     said = [line for line in capsys.readouterr().err.splitlines() if "Strength" in line]
-    words = f"membership: Strength {found[6]:.2f}: it has the largest force share on 60 labels."
-    assert said == ([] if source == "labels" else [words])
+    assert len(said) == 1
+    if source == "labels":
+        assert said == ["membership: Strength 1: labels are facts."]
+    else:
+        chosen = f"membership: Strength {found[6]:.2f}: it has the largest force share on 60 labels. So few can be"
+        assert said[0].startswith(chosen)
     # The loss was told: strength and share are those of the log.
     if source in ("own", "patches"):
         plain = train(tmp_path / "plain", *flags, *LEARNT, *(QUEUE if queue else []))
@@ -216,6 +223,22 @@ def test_without_labels_the_rule_is_said_once(
     )
 
 
+def test_auto_says_that_it_leaves_attraction_alone(
+    tmp_path: Path, files: dict[str, list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulled = [*files["groups"], *AUTO, "--membership.attraction", "0.3"]
+    train(tmp_path / "run", *pulled)
+    said = [line for line in capsys.readouterr().err.splitlines() if "attraction" in line]
+    assert said == ["membership: attraction stays at 0.3: auto chooses the strength alone"]
+    monkeypatch.setattr("debiased_contrastive.membership.strength.best_strength", lambda *_: 0.04)
+    train(tmp_path / "wary", *pulled)
+    said = [line for line in capsys.readouterr().err.splitlines() if "attraction" in line]
+    assert said == [
+        "membership: a strength of 0.04 hardly trusts the knowledge, but attraction 0.3 still pulls its pairs "
+        "together: set --membership.attraction 0"
+    ]
+
+
 def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
@@ -235,8 +258,11 @@ def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkey
     state, _ = latest_checkpoint(tmp_path / "run")
     assert state is not None
     # In training, known labels are facts.
-    held = state["module"]["known._extra_state"]["membership"]
-    assert int((held.amax(1) == 1).sum()) == 60
+    held = HeldKnowledge()
+    held.load_state_dict({"_extra_state": state["module"]["known._extra_state"]})
+    assert held.knowledge is not None
+    assert held.knowledge.membership is not None
+    assert int((held.knowledge.membership.amax(1) == 1).sum()) == 60
 
 
 @pytest.mark.parametrize("form", ["labels", "classifier", "consensus", "walk"])
@@ -256,18 +282,9 @@ def test_multiview_coding_trains_with_the_strength_that_is_chosen(tmp_path: Path
     images = two_colours(tmp_path / "images")
     flags = ["--membership.source", "guide", "--membership.num-classes", "2", "--membership.warm-up", "2"]
     found = {}
-    for strength in ("auto", "1"):
-        arguments = [
-            "train",
-            "cmc-small",
-            "--data.root",
-            str(images),
-            *SMALL_CMC,
-            *flags,
-            "--membership.known",
-            "0.5",
-        ]
-        main([*arguments, "--membership.strength", strength, "--out", str(tmp_path / strength)])
+    arguments = ["train", "cmc-small", "--data.root", str(images), *SMALL_CMC, *flags]
+    for strength, known in (("auto", ["--membership.known", "0.5"]), ("1", [])):
+        main([*arguments, *known, "--membership.strength", strength, "--out", str(tmp_path / strength)])
         found[strength] = metrics(tmp_path / strength)
     chosen = strengths(found["auto"])[7]
     assert chosen != 1
@@ -290,6 +307,12 @@ MISTAKES = {
     "strength by a word": (["--membership.source", "labels", "--membership.strength", "best"], "--membership.strength"),
     "attraction": (["--membership.source", "labels", "--membership.attraction", "nan"], "attraction must be at least"),
     "refresh": (["--membership.source", "own", "--membership.refresh", "0"], "refresh must be an integer of at least 1"),
+    "no labels": (["--membership.source", "labels", "--membership.known", "0"], "known must be above 0 for source labels"),
+    "strength of nothing": (["--membership.strength", "0.5"], "membership.strength has no effect without a source; got 0.5"),
+    "attraction to nobody": (["--membership.attraction", "0.5"], "membership.attraction has no effect without a source"),
+    "unread labels": (["--membership.source", "guide", "--membership.known", "0.3"], "membership.known has no effect with source guide and a strength"),
+    "above no attraction": (["--membership.source", "labels", "--membership.attraction-above", "0.3"], "has no effect without attraction"),
+    "form of labels": (["--membership.source", "labels", "--membership.form", "walk"], "membership.form has no effect with source labels"),
     "no such file": (["--membership.source", "groups", "--membership.file", "missing.npy"], "missing.npy"),
     "too few rows": (["--membership.source", "groups", "--membership.file", "FEW"], "each of the 160 samples"),
     "no embeddings": (["--membership.source", "guide", "--membership.file", "FEW"], "each of the 160 samples"),

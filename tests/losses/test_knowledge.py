@@ -528,6 +528,9 @@ CODES = torch.tensor([[0], [1], [-1], [0]])
         ({"membership": P, "strength": -torch.ones(4)}, "strength must be finite and >= 0 for every anchor"),
         ({"membership": P, "attraction": -0.5}, "attraction must be a finite number >= 0; got -0.5"),
         ({"membership": P, "attraction_above": 1.5}, r"attraction_above must lie in \[0, 1\]; got 1.5"),
+        ({"strength": 0.5}, "strength says how far knowledge about classes is trusted; got it without any: pass membership"),
+        ({"attraction": 0.0}, "attraction says how far knowledge"),
+        ({"attraction_above": 0.5}, "attraction_above says how far knowledge"),
     ],
 )  # fmt: skip
 def test_wrong_knowledge_is_one_line(loss: torch.nn.Module, call: dict[str, Any], message: str) -> None:
@@ -549,6 +552,20 @@ def test_wrong_knowledge_of_negatives_is_one_line() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             loss(Z, Z, queue, **call)
+    more = torch.randn(4, 2, 3, generator=torch.Generator().manual_seed(2))
+    hard: tuple[dict[str, Any], ...] = (
+        {"membership": P}, {"partitions": CODES}, {"labels": torch.arange(4)},
+        {"negative_labels": torch.zeros(4, 2, dtype=torch.long)}, {"negative_ids": torch.zeros(4, 2, dtype=torch.long)},
+    )  # fmt: skip
+    for call in hard:
+        name = next(iter(call)).removeprefix("negative_")
+        with pytest.raises(
+            ValueError, match=f"negative_{name} must be given exactly when both {name} and hard_negatives are"
+        ):
+            loss(Z, Z, hard_negatives=more, **call)
+    bank = torch.eye(3)
+    with pytest.raises(ValueError, match="strength says how far knowledge about classes is trusted"):
+        dc.DebiasedBankLoss()([Z], [bank], ids=torch.zeros(4).long(), places=torch.ones(4, 2).long(), strength=1.0)
     with pytest.raises(ValueError, match="membership takes the place of positive_labels"):
         dc.DebiasedNTXentLoss()(Z, Z, membership=P, positive_labels=torch.arange(4))
 

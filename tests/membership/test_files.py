@@ -30,9 +30,14 @@ def test_a_guide_is_a_table_of_fractions(tmp_path: Path) -> None:
         ("groups", np.zeros(3, int), "must have a row for each of the 4 samples .* got 3: write it"),
         ("groups", np.zeros(4), "must hold groups, whole numbers or words, .* got float64 of shape"),
         ("groups", np.zeros((4, 0), int), "must hold groups"),
-        ("guide", np.zeros((4, 2), int), "must hold finite embeddings .* whole numbers and words are groups"),
-        ("guide", np.zeros(4), "must hold finite embeddings"),
-        ("guide", np.full((4, 2), np.nan), "must hold finite embeddings"),
+        ("guide", np.zeros((4, 2), int), "must hold embeddings .* whole numbers and words are groups"),
+        ("guide", np.zeros(4), "must hold embeddings"),
+        ("guide", np.full((4, 2), np.nan), "NaN or inf in 4 of 4 rows, the first is row 0, counted from 0"),
+        (
+            "guide",
+            np.diag([0.0, 0.0, np.inf, np.nan]),
+            "NaN or inf in 2 of 4 rows, the first is row 2, counted from 0",
+        ),
     ],
 )
 def test_what_does_not_suit_is_refused(source: str, array: np.ndarray, message: str, tmp_path: Path) -> None:

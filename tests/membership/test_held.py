@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from scipy import sparse
-from torch import Tensor
+from torch import Tensor, nn
 
 from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
@@ -117,11 +119,45 @@ def test_a_checkpoint_holds_it(form: str, tmp_path: Path) -> None:
     assert len(unpack(pack(before))) == N
 
 
-def test_knowledge_of_before_there_was_a_strength_is_read() -> None:
-    state = {
-        name: value for name, value in pack(knowledge("membership")).items() if name not in ("strength", "reason")
-    }
-    assert (unpack(state).strength, unpack(state).reason) == (1.0, "")
+def as_earlier_versions_saved(given: Knowledge) -> dict[str, Any]:
+    """One dict of everything, as a checkpoint had it before it held tensors alone."""
+    rest = {"quality": dict(given.quality), "warnings": list(given.warnings), "strength": given.strength or 1.0}
+    if given.graph is None:
+        return {"membership": given.membership, "partitions": given.partitions, "reason": given.reason, **rest}
+    parts = {name: torch.from_numpy(getattr(given.graph, name)) for name in ("data", "indices", "indptr")}
+    return {"graph": parts, "reason": given.reason, **rest}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_earlier_versions_saved_is_read(form: str) -> None:
+    rows, module = torch.arange(N), HeldKnowledge()
+    for before in (knowledge(form), replace(knowledge(form), strength=0.3, reason="because")):
+        state = as_earlier_versions_saved(before)
+        module.load_state_dict({"_extra_state": state})
+        assert module.knowledge is not None
+        assert module.knowledge.strength == before.strength
+        assert (module.knowledge.quality, module.knowledge.reason) == (before.quality, before.reason)
+        assert torch.equal(module.knowledge.same_class(rows, rows), before.same_class(rows, rows))
+    # Before there was a strength.
+    del state["strength"], state["reason"]
+    module.load_state_dict({"_extra_state": state})
+    assert module.knowledge is not None
+    assert (module.knowledge.strength, module.knowledge.reason) == (None, "")
+    module.load_state_dict({"_extra_state": {}})
+    assert module.knowledge is None
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_it_is_tensors_alone_that_every_format_holds(form: str, tmp_path: Path) -> None:
+    method = nn.ModuleDict({"known": held(form)})
+    save_file(method.state_dict(), tmp_path / "method.safetensors")
+    again = held("membership" if form != "membership" else "graph")
+    nn.ModuleDict({"known": again}).load_state_dict(load_file(tmp_path / "method.safetensors"))
+    rows, after = torch.arange(N), again.knowledge
+    assert after is not None
+    assert torch.equal(after.same_class(rows, rows), knowledge(form).same_class(rows, rows))
+    assert after.warnings == knowledge(form).warnings
+    assert after.strength == knowledge(form).strength
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -134,9 +170,9 @@ def test_some_samples_alone_keep_what_is_known_of_them(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_strength_is_told_with_the_knowledge_unless_it_is_1(form: str) -> None:
+def test_a_strength_that_was_chosen_is_told_with_the_knowledge(form: str) -> None:
     ids, stored, places = torch.tensor([3, 0]), torch.tensor([0, 7, 7]), torch.tensor([[1, 5], [7, 2]])
-    for strength in (0.25, 1.0):
+    for strength in (0.25, 1.0, None):
         module = HeldKnowledge()
         module.hold(replace(knowledge(form), strength=strength))
         assert module.knowledge is not None
@@ -146,8 +182,8 @@ def test_a_strength_is_told_with_the_knowledge_unless_it_is_1(form: str) -> None
             module.of_bank(ids, places),
             module.knowledge.arguments(ids),
         ):
-            assert told.get("strength", 1.0) == strength
-            assert ("strength" in told) == (strength != 1)
+            assert told.get("strength") == strength
+            assert ("strength" in told) == (strength is not None)
     for wrong in (-0.1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="strength must be at least 0 and finite"):
             replace(knowledge(form), strength=wrong)
@@ -162,7 +198,8 @@ def test_codes_are_widened_once_and_not_in_every_step() -> None:
     assert first.data_ptr() == again.data_ptr()
     assert torch.equal(first, codes.long())
     assert module.of_batch(ids)["partitions"].dtype == torch.int64
+    assert module.knowledge is not None
     # What is saved stays small, and new knowledge takes the place of the old at once.
-    assert module.get_extra_state()["partitions"].dtype == torch.int32
+    assert pack(module.knowledge)["partitions"].dtype == torch.int32
     module.hold(Knowledge(partitions=codes + 1))
     assert torch.equal(module.of_bank(ids, places)["partitions"], codes.long() + 1)

@@ -10,7 +10,13 @@ from torch.nn import functional as F
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
 from debiased_contrastive.membership.force import ForceCurve, force_curve
 from debiased_contrastive.membership.knowledge import Knowledge
-from debiased_contrastive.membership.strength import HARD_STRENGTH, best_strength, choose_strength, safe_strength
+from debiased_contrastive.membership.strength import (
+    FEW_LABELS,
+    HARD_STRENGTH,
+    best_strength,
+    choose_strength,
+    safe_strength,
+)
 from tests.membership.test_force import CLASSES, noisy, world
 
 
@@ -82,14 +88,35 @@ def test_the_rule_without_labels_is_said_in_words() -> None:
     assert words.startswith("Nothing is known")
 
 
+def test_few_labels_can_harm_and_a_hundred_do_not() -> None:
+    shares: dict[int, list[float]] = {15: [], 100: []}
+    for seed in range(4):
+        z, labels = torn_world(600, seed)
+        chance = torch.randint(CLASSES, (600, 1), generator=torch.Generator().manual_seed(seed))
+        for source in (clusters(z, CLASSES), Knowledge(partitions=chance)):
+            whole = force_curve(z, labels, source, temperature=0.1)
+            for count, found in shares.items():
+                for start in range(0, 500, 100):
+                    given = torch.full_like(labels, -1)
+                    given[start : start + count] = labels[start : start + count]
+                    found.append(whole.share(min(whole.limit, best_strength(z, given, source, 0.1))))
+    assert min(shares[15]) < -0.02 <= min(shares[100])
+    assert FEW_LABELS == 100
+
+
 def test_labels_choose_the_strength_that_the_loss_is_told() -> None:
     z, labels = torn_world(600, 0)
     few = torch.where(torch.arange(600) < 200, labels, -1)
     source = clusters(z, CLASSES)
     known = choose_strength(source, z, few, temperature=0.1)
+    assert known.strength is not None
     assert 0 < known.strength == best_strength(z, few, source, 0.1) < 1
     assert known.strength != best_strength(z, few, source)
     assert known.reason == f"Strength {known.strength:.2f}: it has the largest force share on 200 labels."
+    handful = choose_strength(source, z, torch.where(torch.arange(600) < 99, labels, -1))
+    assert handful.reason.endswith(
+        "on 99 labels. So few can be wrong, even to harm: give at least 100, or the strength itself."
+    )
     assert known.partitions is source.partitions
     # The labelled samples alone say the same, wherever they stand.
     order = torch.randperm(600, generator=torch.Generator().manual_seed(1))[:200]
@@ -113,6 +140,7 @@ def test_a_small_q_of_the_labelled_pairs_does_not_cut_off_the_others() -> None:
                    Knowledge(membership=same[torch.arange(300), 0].unsqueeze(1).sqrt().float() * 0.7)):  # fmt: skip
         known = choose_strength(source, z, few)
         q = source.same_class(torch.arange(300), torch.arange(300)).fill_diagonal_(0)
+        assert known.strength is not None
         assert known.strength <= 1.0001 / float(q.max())
     graph = Knowledge(graph=sparse.csr_array(same.float().fill_diagonal_(1).numpy()))
     assert best_strength(z, few, graph) == pytest.approx(20, rel=1e-5)

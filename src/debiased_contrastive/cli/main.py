@@ -189,7 +189,8 @@ def _shorten(box: str) -> str:
     # A settings class explains itself what it refuses; the place in the parser is of no use.
     words = re.sub(r"^Error parsing [\w.-]*\w: (?!could|no type)", "", words)
     meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
-    return words + (f"; did you mean {meant[1]}?" if meant else "") + " See debiased --help"
+    words = f"{words}; did you mean {meant[1]}?" if meant else words
+    return f"{words}{'' if words.endswith(('.', '?')) else '.'} See debiased --help"
 
 
 def _fail(message: str) -> NoReturn:

@@ -17,11 +17,11 @@ def check_features(name: str, features: Tensor) -> None:
     # A sum is finite only if every term is, and twenty times cheaper to check than every term.
     if bool(features.sum(dtype=working_dtype(features)).isfinite()):
         return
-    bad = int((~features.isfinite().all(1)).sum())
-    if bad:
+    bad = (~features.isfinite().all(1)).nonzero()
+    if len(bad):
         raise ValueError(
-            f"{name} must be finite; got NaN or inf in {bad} of {len(features)} rows: the encoder diverged or "
-            "overflowed in half precision"
+            f"{name} must be finite; got NaN or inf in {len(bad)} of {len(features)} rows, the first is row "
+            f"{int(bad[0])}, counted from 0: the encoder diverged or overflowed in half precision"
         )
 
 

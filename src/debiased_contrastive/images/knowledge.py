@@ -27,7 +27,10 @@ from debiased_contrastive.membership.quality import pair_figures
 from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.machine import compute_once
+from debiased_contrastive.training.membership import describe_tau_plus
 
+DOUBTFUL = 0.1
+"""A strength below which labels speak against the knowledge."""
 MEASURED = 2000
 """Largest number of images by which the worth of the knowledge is measured."""
 
@@ -55,10 +58,20 @@ class Source:
         before = self.method.known.knowledge
         # By one process alone: the numbers of clusters must be the same everywhere, to the last rounding.
         knowledge = unpack(compute_once(self.fabric, lambda: pack(self._make(before))))
-        for words in (*knowledge.warnings, knowledge.reason) if before is None else knowledge.warnings:
-            if words and (before is None or words not in before.warnings):
+        said = () if before is None else self._remarks(before)
+        for words in self._remarks(knowledge, first=before is None):
+            if words not in said:
                 self.fabric.print(f"membership: {words}", file=sys.stderr)
         self.method.known.hold(knowledge)
+
+    def _remarks(self, knowledge: Knowledge, *, first: bool = False) -> tuple[str, ...]:
+        """What a user is told of the knowledge, each once; what it replaces, and the reason, at first alone."""
+        remarks, attraction = knowledge.warnings, self.settings.membership.attraction
+        if first:
+            remarks = (describe_tau_plus(self.settings.objective.tau_plus), *remarks, knowledge.reason)
+        if attraction and knowledge.strength is not None:
+            remarks += (_on_attraction(attraction, knowledge.strength),)
+        return tuple(words for words in remarks if words)
 
     def is_measured(self, step: int) -> bool:
         """Tell whether the worth is measured after this step: the first with knowledge, or some epochs later."""
@@ -85,7 +98,11 @@ class Source:
         known = self._known_labels(self.images.labels)
         facts = from_labels(known, num_classes=count)
         if membership.source == "labels":
-            return facts
+            return (
+                replace(facts, strength=1.0, reason="Strength 1: labels are facts.")
+                if membership.is_auto
+                else facts
+            )
         fitted = from_few_labels(
             self._features(),
             known,
@@ -141,7 +158,7 @@ class Source:
         known = None if self.method.known is None else self.method.known.knowledge
         if known is None:
             return {}
-        values = {"membership_strength": known.strength} if self.settings.membership.is_auto else {}
+        values = {} if known.strength is None else {"membership_strength": known.strength}
         labels = self.images.labels
         return values if labels is None else values | self._worth(known, labels)
 
@@ -175,6 +192,16 @@ class Source:
             return stored.float().cpu()
         network = nn.Sequential(method.encoder, method.projector)
         return compute_features(network, self.images, self.settings.views, self.fabric.device, chosen=chosen)
+
+
+def _on_attraction(attraction: float, strength: float) -> str:
+    """What a strength auto does to attraction: nothing, which matters most where it trusts the knowledge least."""
+    if strength < DOUBTFUL:
+        return (
+            f"a strength of {strength:.2f} hardly trusts the knowledge, but attraction {attraction:g} still pulls "
+            "its pairs together: set --membership.attraction 0"
+        )
+    return f"attraction stays at {attraction:g}: auto chooses the strength alone"
 
 
 def draw_labelled(labels: Tensor) -> Tensor:

@@ -31,8 +31,24 @@ class ImageMembership(Membership):
         check_at_least(1, refresh=self.refresh)
         check_within(0, 1, "it is a share", known=self.known)
         check_within(0, 1, "it is a probability", attraction_above=self.attraction_above)
+        if self.reads_labels and not self.known:
+            raise ValueError(
+                f"membership.known must be above 0 for source {self.source}, which reads labels; got 0"
+            )
         if not 0 <= self.attraction < math.inf:
             raise ValueError(f"attraction must be at least 0 and finite; got {self.attraction}: 0 has none")
+
+    def _idle(self) -> dict[str, str]:
+        without = "without a source" if self.source == "none" else ""
+        unread = (
+            "" if self.reads_labels or self.is_auto else f"with source {self.source} and a strength that is given"
+        )
+        return super()._idle() | {
+            "known": without or unread,
+            "refresh": without,
+            "attraction": without,
+            "attraction_above": without or ("" if self.attraction else "without attraction"),
+        }
 
     @property
     def is_learnt(self) -> bool:

@@ -95,6 +95,12 @@ class GivenWeights:
 Form: TypeAlias = Membership | Partitions | GivenWeights
 
 
+def negative_weights_(q: Tensor, strength: float | Tensor) -> Tensor:
+    """max(0, 1 - strength_i q_ij) of q (a, n), in its memory; strength is one number, or one for each row (a,)."""
+    factor = strength.unsqueeze(1) if isinstance(strength, Tensor) else strength
+    return q.mul_(-factor).add_(1.0).clamp_(min=0.0)
+
+
 @dataclass(frozen=True)
 class PairWeights:
     """w_ij = max(0, 1 - strength_i q_ij), constants for gradients.
@@ -114,8 +120,8 @@ class PairWeights:
 
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The weights of a tile, in memory of their own."""
-        strength = self.strength[rows].unsqueeze(1) if isinstance(self.strength, Tensor) else self.strength
-        return self.form.same_class(rows, columns).mul_(-strength).add_(1.0).clamp_(min=0.0)
+        strength = self.strength[rows] if isinstance(self.strength, Tensor) else self.strength
+        return negative_weights_(self.form.same_class(rows, columns), strength)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from debiased_contrastive.kernels.bank import bank_logits
 from debiased_contrastive.kernels.gather import Gather, check_everywhere
 from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.kernels.weights import negative_weights_
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.checks import Checks
@@ -129,6 +130,8 @@ class DebiasedBankLoss(EmbeddingLoss):
         """
         knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
+        trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
+
         def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor, Known | None]]:
             look = self._calls.begin(self.checks)
             options = self._options(None, None, strength, attraction, attraction_above, look=look)
@@ -136,7 +139,7 @@ class DebiasedBankLoss(EmbeddingLoss):
             # Weights are of the queries' own places, the other forms of all rows.
             of_weights = {**dict.fromkeys(knowledge), "weights": weights}
             known = check_known({**knowledge, "weights": None}, banks[0], excluded={"weights": weights}, look=look)
-            known = known or check_known(of_weights, queries[0], excluded={}, look=look)
+            known = known or check_known(of_weights, queries[0], excluded={}, trust=trust, look=look)
             if known is not None:
                 options = replace(options, strength=options.strength.for_each(queries[0][:, 0], look=look))
             return numbers | shared_numbers(known), (options, own, others, known)
@@ -193,9 +196,8 @@ class _Seen(NamedTuple):
     @property
     def weights(self) -> Tensor | None:
         strength = self.strength.weights
-        if isinstance(strength, Tensor):
-            return (1 - strength.unsqueeze(1) * self.same_class).clamp(min=0.0)
-        return (1 - strength * self.same_class).clamp(min=0.0) if strength else None
+        is_off = not isinstance(strength, Tensor) and not strength
+        return None if is_off else negative_weights_(self.same_class.clone(), strength)
 
     def attract(self, positive: Tensor, unlabeled: Tensor) -> tuple[Tensor, float | Tensor]:
         """`positive` and `attraction` of the statistics."""

@@ -151,7 +151,8 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             hard_negatives: (b, m, d) more samples for all queries: they join the keys of the batch, those of all
                 processes with gather_distributed. Keys as anchors do not meet them.
             exclude: (b, n) bool, True for pairs that do not exist: known positives, what a guide rejects. Columns
-                are the keys of the batch, then all hard negatives; of all processes with gather_distributed.
+                are the keys of the batch, then all hard negatives; of all processes with gather_distributed. Row i
+                is that of pair i in both directions: key i as an anchor does not meet query j either.
             log_q: (n,) log of the probability with which each sample is drawn, subtracted from its logits, as
                 recommenders correct for popularity; those of this process: keys, then hard negatives. A key is a
                 sample of its batch, so the logits of the positives are corrected, too. With `negatives`, those of
@@ -187,6 +188,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             "extra_keys": extra_keys,
         }  # fmt: skip
         given = {name: z for name, z in embeddings.items() if z is not None}
+        trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
 
         def check() -> tuple[dict[str, int], tuple[Options, Told]]:
             look = self._calls.begin(self.checks)
@@ -195,7 +197,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
             numbers, told = _check_inputs(given, options, told, self.symmetric)
             known = check_known(
                 knowledge, query, negatives=negatives, hard_negatives=hard_negatives,
-                excluded={"labels": labels, "tau_plus": tau_plus}, look=look,
+                excluded={"labels": labels, "tau_plus": tau_plus}, trust=trust, look=look,
             )  # fmt: skip
             if known is not None:
                 options = replace(options, strength=options.strength.for_each(query[:, 0], look=look))
@@ -252,12 +254,12 @@ def _check_inputs(
         if told.log_q is not None:
             raise ValueError("log_q says nothing of extra_keys; got both: pass one of them")
     inputs.check_embeddings(given, look=options.look)
-    others = negatives if hard is None else hard
-    labels = _check_codes(
-        "labels", told.labels, told.negative_labels, query, others, lowest=0 if options.look else None
-    )
+    others = ("negatives", negatives) if hard is None else ("hard_negatives", hard)
+    lowest = 0 if options.look else None
+    labels = _check_codes("labels", told.labels, told.negative_labels, query, *others, lowest=lowest)
     is_optional = hard is not None and told.negative_ids is None
-    ids = _check_codes("ids", told.ids, told.negative_ids, query, None if is_optional else others, lowest=None)
+    others = (others[0], None) if is_optional else others
+    ids = _check_codes("ids", told.ids, told.negative_ids, query, *others, lowest=None)
     exclude = inputs.check_exclude(told.exclude, query, None if negatives is None else negatives.shape[-2])
     shape = (
         (b * (1 + (0 if hard is None else hard.shape[1])),) if negatives is None else tuple(negatives.shape[:-1])
@@ -292,19 +294,14 @@ def _check_codes(
     own: Tensor | None,
     of_negatives: Tensor | None,
     query: Tensor,
-    negatives: Tensor | None,
+    others: str,
+    samples: Tensor | None,
     lowest: int | None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The checked codes of the anchors and of the negatives; raise where only one of the two is given."""
-    if (own is not None and negatives is not None) != (of_negatives is not None):
-        words = {True: "given", False: "missing"}
-        raise ValueError(
-            f"negative_{name} must be given exactly when both {name} and negatives are; got {name} "
-            f"{words[own is not None]}, negatives {words[negatives is not None]}, negative_{name} "
-            f"{words[of_negatives is not None]}: pass both or neither"
-        )
+    inputs.check_both_or_neither(name, own, others, samples, of_negatives)
     own = inputs.check_codes(name, own, (len(query),), query, lowest=lowest)
-    shape = () if negatives is None else tuple(negatives.shape[:-1])
+    shape = () if samples is None else tuple(samples.shape[:-1])
     return own, inputs.check_codes(f"negative_{name}", of_negatives, shape, query, lowest=lowest)
 
 

@@ -55,6 +55,17 @@ def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy:
         raise ValueError(f"{name} must have shape {wanted}; got {tuple(tensor.shape)}: {remedy}")
 
 
+def check_both_or_neither(name: str, own: object, others: str, samples: object, of_others: object) -> None:
+    """Raise unless negative_`name` is given, not None, exactly where `name` and the samples `others` both are."""
+    if (own is not None and samples is not None) == (of_others is not None):
+        return
+    parts = {name: own, others: samples, f"negative_{name}": of_others}
+    got = ", ".join(f"{part} {'missing' if value is None else 'given'}" for part, value in parts.items())
+    raise ValueError(
+        f"negative_{name} must be given exactly when both {name} and {others} are; got {got}: pass both or neither"
+    )
+
+
 def check_codes(
     name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
 ) -> Tensor | None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.weights import Form, GivenWeights, Membership, PairWeights, Partitions
-from debiased_contrastive.losses.inputs import check_codes, check_shape
+from debiased_contrastive.losses.inputs import check_both_or_neither, check_codes, check_shape
 from debiased_contrastive.numerics import working_dtype
 from debiased_contrastive.objectives.losses import check_tensor, check_weights
 
@@ -133,6 +133,7 @@ def check_known(
     negatives: Tensor | None = None,
     hard_negatives: Tensor | None = None,
     excluded: Mapping[str, object],
+    trust: Mapping[str, object] | None = None,
     look: bool,
 ) -> Known | None:
     """The knowledge of a call, or None without any; raise where it is no knowledge, or there is too much of it.
@@ -144,6 +145,7 @@ def check_known(
         negatives: Unlabeled samples of the call, (k, d) or (b, k, d); None is the batch.
         hard_negatives: Samples (b, m, d) that join the batch.
         excluded: Other arguments of the call, by name, that mean something else by the same word.
+        trust: Arguments of the call, by name, that say how far knowledge is trusted, and mean nothing without any.
         look: Check values, too.
     """
     present = [kind for kind in get_args(Kind) if given[kind] is not None]
@@ -154,6 +156,12 @@ def check_known(
                 f"{others[0]} is of the negatives; got none of the anchors: pass "
                 f"{others[0].removeprefix('negative_')} too"
             )
+        for name, value in (trust or {}).items():
+            if value is not None:
+                raise ValueError(
+                    f"{name} says how far knowledge about classes is trusted; got it without any: pass membership, "
+                    "partitions or weights too, or leave it out"
+                )
         return None
     if len(present) > 1:
         raise ValueError(
@@ -178,13 +186,8 @@ def check_known(
     check = partial(_check_membership, look=look) if kind == "membership" else _check_partitions
     of_negatives = given.get(f"negative_{kind}")
     joins_batch = hard_negatives is not None
-    negatives = hard_negatives if joins_batch else negatives
-    if (negatives is not None) != (of_negatives is not None):
-        raise ValueError(
-            f"negative_{kind} must be given exactly when both {kind} and negatives are; got negatives "
-            f"{'given' if negatives is not None else 'missing'}, negative_{kind} "
-            f"{'given' if of_negatives is not None else 'missing'}: pass both or neither"
-        )
+    negatives, named = (hard_negatives, "hard_negatives") if joins_batch else (negatives, "negatives")
+    check_both_or_neither(kind, rows, named, negatives, of_negatives)
     rows = check(kind, rows, (len(like),), like, None)
     if of_negatives is not None and negatives is not None:
         of_negatives = check(f"negative_{kind}", of_negatives, tuple(negatives.shape[:-1]), like, rows.shape[1])

@@ -112,10 +112,12 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         views = {f"view {k}": z for k, z in enumerate((z0, z1, *more_views))}
         knowledge = {"membership": membership, "partitions": partitions, "weights": weights}
 
+        trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
+
         def check() -> tuple[dict[str, int], tuple[Options, _Told]]:
             look = self._calls.begin(self.checks)
             options = self._options(temperature, tau_plus, strength, attraction, attraction_above, look=look)
-            return _check_inputs(views, options, labels, positive_labels, knowledge, tau_plus)
+            return _check_inputs(views, options, labels, positive_labels, knowledge, tau_plus, trust)
 
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
@@ -146,6 +148,7 @@ def _check_inputs(
     positive_labels: Tensor | None,
     knowledge: dict[str, Tensor | None],
     tau_plus: float | Tensor | None,
+    trust: dict[str, float | Tensor | None],
 ) -> tuple[dict[str, int], tuple[Options, _Told]]:
     z0 = views["view 0"]
     inputs.check_shape("view 0", z0, ("b", "d"), "one embedding a row")
@@ -158,7 +161,7 @@ def _check_inputs(
     positive_labels = inputs.check_codes("positive_labels", positive_labels, (len(z0),), z0)
     options.check_tau_plus(z0[:, 0])
     excluded = {"labels": labels, "positive_labels": positive_labels, "tau_plus": tau_plus}
-    known = check_known(knowledge, z0, excluded=excluded, look=options.look)
+    known = check_known(knowledge, z0, excluded=excluded, trust=trust, look=options.look)
     if known is not None:
         options = replace(options, strength=options.strength.for_each(z0[:, 0], look=options.look))
     numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}

@@ -10,7 +10,7 @@ from torch import Tensor
 from debiased_contrastive.kernels.attraction import Attraction, attracted
 from debiased_contrastive.kernels.log_mean import Kernel, masked_logits, weighted_log_sum
 from debiased_contrastive.kernels.tiled import Absent
-from debiased_contrastive.kernels.weights import Form, MateWeights, Membership, PairWeights
+from debiased_contrastive.kernels.weights import Form, MateWeights, Membership, PairWeights, negative_weights_
 from debiased_contrastive.losses.knowledge import Strength
 
 ANCHORS_SEEN = 128
@@ -75,8 +75,8 @@ class PairsSeen:
         logits, q = self.compute()
         present = logits > -torch.inf
         count = present.sum(1).clamp(min=1)
-        strength = self.strength[: len(q)].unsqueeze(1) if isinstance(self.strength, Tensor) else self.strength
-        weights = torch.where(present, (1 - strength * q).clamp(min=0.0), 0.0)
+        strength = self.strength[: len(q)] if isinstance(self.strength, Tensor) else self.strength
+        weights = torch.where(present, negative_weights_(q.clone(), strength), 0.0)
         total, squares = weights.sum(1), weights.square().sum(1)
         effective = torch.where(squares > 0, total.square() / torch.where(squares > 0, squares, 1.0), 0.0)
         mean_q = torch.where(present, q, 0.0).sum(1) / count

@@ -38,10 +38,16 @@ def read_groups(path: Path, samples: int) -> Array:
 def read_guide(path: Path, samples: int) -> Array:
     """Read (n, d) embeddings of n samples."""
     rows = _read(path, "features", samples)
-    if rows.dtype.kind != "f" or rows.ndim != 2 or not np.isfinite(rows).all():
+    if rows.dtype.kind != "f" or rows.ndim != 2:
         raise ValueError(
-            f"{path} must hold finite embeddings (n, d) of a guide; got {rows.dtype} of shape {rows.shape}: "
-            "whole numbers and words are groups"
+            f"{path} must hold embeddings (n, d) of a guide; got {rows.dtype} of shape {rows.shape}: whole numbers "
+            "and words are groups"
+        )
+    wrong = np.flatnonzero(~np.isfinite(rows).all(1))
+    if len(wrong):
+        raise ValueError(
+            f"{path} must hold finite embeddings of a guide; got NaN or inf in {len(wrong):,} of {samples:,} rows, "
+            f"the first is row {wrong[0]:,}, counted from 0: embed it again, or write zeros, which are unknown"
         )
     return rows
 

@@ -1,7 +1,9 @@
 """Knowledge that a training holds: it may change while the training goes on, and is in every checkpoint."""
 
+import io
 from typing import Any
 
+import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor, nn
@@ -89,13 +91,23 @@ class HeldKnowledge(nn.Module):
         pairs = graph[rows.unsqueeze(1).numpy().copy(), columns.numpy().copy()]
         return {"weights": 1 - torch.from_numpy(pairs.toarray()).to(ids.device)}
 
-    def get_extra_state(self) -> dict[str, Any]:
-        """The knowledge as tensors and numbers, which a checkpoint can hold; empty where there is none."""
-        return {} if self.knowledge is None else pack(self.knowledge)
+    def get_extra_state(self) -> Tensor:
+        """The bytes of all that is known, empty where nothing is: one tensor goes into every checkpoint format."""
+        file = io.BytesIO()
+        if self.knowledge is not None:
+            torch.save(pack(self.knowledge), file)
+        # A copy, since bytes cannot be written to, of which torch warns.
+        return torch.from_numpy(np.frombuffer(file.getvalue(), np.uint8).copy())
 
-    def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Continue with the knowledge that was saved."""
-        self.hold(unpack(state) if state else None)
+    def set_extra_state(self, state: Tensor | dict[str, Any]) -> None:
+        """Continue with the knowledge that was saved, also with a dict, which earlier versions wrote."""
+        if isinstance(state, Tensor):
+            saved = state.cpu().numpy().tobytes()
+            self.hold(unpack(torch.load(io.BytesIO(saved), weights_only=True)) if saved else None)
+        else:
+            # There, a strength of 1 was left to the loss, and at first there was none at all.
+            chosen = None if state.get("strength", 1.0) == 1 else state["strength"]
+            self.hold(unpack({"reason": "", **state, "strength": chosen}) if state else None)
 
 
 def pack(knowledge: Knowledge) -> dict[str, Any]:
@@ -115,8 +127,7 @@ def pack(knowledge: Knowledge) -> dict[str, Any]:
 
 def unpack(state: dict[str, Any]) -> Knowledge:
     """Put together what `pack` took apart."""
-    # Before there was a strength, runs were saved without one.
-    rest: dict[str, Any] = {name: state[name] for name in ("quality", "strength", "reason") if name in state}
+    rest: dict[str, Any] = {name: state[name] for name in ("quality", "strength", "reason")}
     rest["warnings"] = tuple(state["warnings"])
     if "graph" not in state:
         return Knowledge(state["membership"], state["partitions"], **rest)

@@ -32,8 +32,8 @@ class Knowledge:
     """Figures that say what it is worth, by name; those that need labels are there only where labels were given."""
     warnings: tuple[str, ...] = ()
     """What speaks against it, in words."""
-    strength: float = 1.0
-    """Factor of q in the loss; at 1 it is left to the loss. `strength.choose_strength` finds it."""
+    strength: float | None = None
+    """Factor of q in the loss; None leaves it to the loss. `strength.choose_strength` finds it."""
     reason: str = ""
     """Why this strength, in words."""
 
@@ -44,7 +44,7 @@ class Knowledge:
                 "knowledge must have exactly one of membership, partitions and graph; got "
                 f"{', '.join(forms) or 'none of them'}"
             )
-        if not 0 <= self.strength < math.inf:
+        if self.strength is not None and not 0 <= self.strength < math.inf:
             raise ValueError(f"strength must be at least 0 and finite; got {self.strength}: 1 is usual")
 
     def __len__(self) -> int:
@@ -73,11 +73,11 @@ class Knowledge:
 
     @property
     def trust(self) -> dict[str, float]:
-        """The strength as an argument of a loss; nothing at 1, where that of the loss holds."""
-        return {} if self.strength == 1 else {"strength": self.strength}
+        """The strength as an argument of a loss; nothing where none was chosen, and that of the loss holds."""
+        return {} if self.strength is None else {"strength": self.strength}
 
     def arguments(self, rows: Tensor, columns: Tensor | None = None) -> dict[str, Any]:
-        """What a loss is told of a batch, by name: membership, partitions or weights, and a strength that is not 1.
+        """What a loss is told of a batch, by name: membership, partitions or weights, and a chosen strength.
 
         Args:
             rows: Which samples the anchors are (b,).

@@ -13,6 +13,8 @@ HARD_STRENGTH = 0.2
 """Strength of knowledge that says 0 or 1, where no label can check it."""
 HARD_FROM = 0.9
 """Mean q of joined pairs, each weighted by its q, from which on knowledge counts as hard."""
+FEW_LABELS = 100
+"""Number of labels below which the strength that they choose did harm at times, in worlds of known truth."""
 ROWS = 1000
 """Samples whose pairs are looked at where there are no labels."""
 _TINY = 1e-3
@@ -29,8 +31,9 @@ def choose_strength(
 ) -> Knowledge:
     """The same knowledge with its strength chosen, and the reason in words: `known.arguments` tells it to a loss.
 
-    With labels it is `best_strength`, but at most 1 / max q over all samples, labelled or not. Without any, or
-    where they cannot tell because no class has two of them or the embeddings are all alike, it is `safe_strength`.
+    With labels it is `best_strength`, but at most 1 / max q over all samples, labelled or not; the reason says so
+    where they are few. Without any, or where they cannot tell because no class has two of them or the embeddings
+    are all alike, it is `safe_strength`. Attraction is another choice, which labels do not make here.
 
     Args:
         knowledge: What is known of n samples; made from these labels, it must be cross-fitted.
@@ -52,6 +55,8 @@ def choose_strength(
             # Few labels may have pairs of a small q alone; what is right for them would cut off all others.
             best, count = min(best, 1 / max(_largest(knowledge), _TINY)), int((as_labels(labels) >= 0).sum())
             words = f"Strength {best:.2f}: it has the largest force share on {count} labels."
+            if count < FEW_LABELS:
+                words += f" So few can be wrong, even to harm: give at least {FEW_LABELS}, or the strength itself."
             return replace(knowledge, strength=best, reason=words)
     strength, words = safe_strength(knowledge)
     return replace(knowledge, strength=strength, reason=doubt + words)

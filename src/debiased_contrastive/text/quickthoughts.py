@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from debiased_contrastive.kernels.gather import Share, gather_rows
+from debiased_contrastive.kernels.weights import negative_weights_
 from debiased_contrastive.losses.debiased import DebiasedLoss
 from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
@@ -147,7 +148,7 @@ class QuickThoughts(DebiasedLoss):
         rows = logits[pairs.sentence]
         candidates = torch.arange(len(logits), device=logits.device)
         distance = (candidates - pairs.sentence.unsqueeze(1)).abs()
-        weights = None if q is None else (1 - self._trust * q[pairs.sentence]).clamp(min=0).to(rows.dtype)
+        weights = None if q is None else negative_weights_(q[pairs.sentence].to(rows.dtype), self._trust)
         log_mean_unlabeled, count = log_mean_exp(self._unlabeled(logits, pairs), weights=weights)
         positives = rows.masked_fill(~(pairs.linked_to(candidates) & (distance == 1)), -math.inf)
         log_mean_positives, num_positives = log_mean_exp(positives)

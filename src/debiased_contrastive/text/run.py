@@ -40,6 +40,7 @@ from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.gradient import GradientLearner
 from debiased_contrastive.training.loop import Identity, Update, fit
 from debiased_contrastive.training.machine import choose_device, compute_once
+from debiased_contrastive.training.membership import describe_tau_plus
 from debiased_contrastive.training.settings import as_json, from_json
 from debiased_contrastive.training.weights import load_trained, save_encoder
 
@@ -150,8 +151,9 @@ def train(
         if method.known is not None and step == epoch * settings.membership.begin:
             # By one process alone: the numbers of clusters must be the same everywhere.
             knowledge = unpack(compute_once(fabric, lambda: pack(make_knowledge(settings, rows))))
-            if knowledge.reason:
-                fabric.print(f"membership: {knowledge.reason}", file=sys.stderr)
+            for words in (describe_tau_plus(settings.objective.tau_plus), *knowledge.warnings, knowledge.reason):
+                if words:
+                    fabric.print(f"membership: {words}", file=sys.stderr)
             method.known.hold(knowledge)
 
     def measure(_step: int) -> dict[str, float]:
@@ -159,8 +161,9 @@ def train(
         values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median, "biased_loss": method.biased_loss}
         if seen.mean_q is not None and seen.effective_number is not None:
             values |= {"mean_q": seen.mean_q, "effective_number": seen.effective_number}
-        if method.known is not None and method.known.knowledge is not None and settings.membership.is_auto:
-            values["membership_strength"] = method.known.knowledge.strength
+        known = None if method.known is None else method.known.knowledge
+        if known is not None and known.strength is not None:
+            values["membership_strength"] = known.strength
         return values
 
     learner = GradientLearner(

@@ -44,6 +44,16 @@ class Membership:
             raise ValueError(
                 f"membership.file is for the sources groups and guide; got source {self.source}: leave it out"
             )
+        for name, why in self._idle().items():
+            if why and getattr(self, name) != getattr(type(self), name):
+                raise ValueError(f"membership.{name} has no effect {why}; got {getattr(self, name)}: leave it out")
+
+    def _idle(self) -> dict[str, str]:
+        """Why a setting has no effect beside the others, by its name; empty where it has one."""
+        without = "without a source" if self.source == "none" else ""
+        of_features = "" if self.source in ("guide", "own") else f"with source {self.source}"
+        # A guess of the number of classes does no harm where nobody asks for it.
+        return {"warm_up": without, "strength": without, "num_classes": without, "form": without or of_features}
 
     @property
     def is_auto(self) -> bool:
@@ -64,6 +74,13 @@ class Membership:
     def begin(self) -> int:
         """The first epoch that it is there in."""
         return (10 if self.is_learnt else 0) if self.warm_up is None else self.warm_up
+
+
+def describe_tau_plus(tau_plus: float) -> str:
+    """What a tau_plus that was set is used for beside a membership, in words; empty where none was."""
+    if not tau_plus:
+        return ""
+    return f"what is known about classes takes the place of tau_plus={tau_plus:g}, which plays no part"
 
 
 def check_membership(membership: Membership, kind: str, epochs: int, **idle: bool) -> None:
