@@ -19,7 +19,8 @@ from torch import Tensor
 
 from debiased_contrastive.evaluation.geometry import knn_accuracy, mean_classifier
 from debiased_contrastive.evaluation.linear import linear_probe
-from debiased_contrastive.images.evaluate import compute_features, load_encoder
+from debiased_contrastive.images.evaluate import compute_features
+from debiased_contrastive.images.frozen import load_encoder
 from debiased_contrastive.images.images import FolderImages, Images
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
 from debiased_contrastive.images.sources import read_probe_images
@@ -96,7 +97,7 @@ def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
 
 def probe(settings: Any, run: Run) -> dict[str, float]:
     """Accuracies of the frozen encoder; no map and no geometry, which cost more than they do."""
-    _, encoder = load_encoder(run.folder)
+    encoder = load_encoder(run.folder).network
     train, test = read_probe_images(settings.data)
     device = torch.device("cpu")
     x, y = (compute_features(encoder, part, settings.views, device) for part in (train, test))

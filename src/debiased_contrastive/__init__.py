@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from debiased_contrastive.auditing.audit import audit
+    from debiased_contrastive.encoders import load_encoder
     from debiased_contrastive.losses.auto import AutoTauPlus
     from debiased_contrastive.losses.bank import DebiasedBankLoss
     from debiased_contrastive.losses.cached import cached_backward
@@ -33,6 +34,7 @@ __all__ = [
     "decoupled_loss",
     "force_share",
     "inclusion_exclusion_loss",
+    "load_encoder",
 ]
 _HOMES = {
     "AutoTauPlus": "losses.auto",
@@ -49,6 +51,7 @@ _HOMES = {
     "decoupled_loss": "objectives.losses",
     "force_share": "membership.force",
     "inclusion_exclusion_loss": "objectives.exact",
+    "load_encoder": "encoders",
 }
 
 

@@ -140,6 +140,8 @@ class Work:
     """(run, bar, **flags): evaluate a finished run, and write its evaluation.json."""
     embed: Callable[[Path, Path, Progress], dict[str, Any]] | None = None
     """(folder, source, progress): return arrays by name, `features` (n, d) the first of them."""
+    load_encoder: Callable[[Path], Any] | None = None
+    """(folder): return the frozen encoder of a finished run, a module in evaluation mode."""
     watch: Callable[[Path, Path, int, int], str] | None = None
     """(folder, out, size, episode): write a film, and say in a line what it shows."""
 

@@ -118,9 +118,9 @@ class ImageFlags:
 
 
 def _load() -> Work:
-    from debiased_contrastive.images import evaluate, run
+    from debiased_contrastive.images import evaluate, frozen, run
 
-    return Work(run.open_images, run.train, evaluate.evaluate, evaluate.embed)
+    return Work(run.open_images, run.train, evaluate.evaluate, evaluate.embed, frozen.load_encoder)
 
 
 def _demo() -> Demo:

@@ -22,23 +22,20 @@ from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.images.augment import make_views, normalise, prepare
-from debiased_contrastive.images.encoders import Pair, ResNet, SmallConvNet
+from debiased_contrastive.images.frozen import load_encoder
 from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
-from debiased_contrastive.images.networks import make_encoder
 from debiased_contrastive.images.settings import (
     DEMO_SETTINGS,
     CMCSettings,
     ImageSettings,
     SimCLRObjective,
     move_data,
-    read_settings,
 )
 from debiased_contrastive.images.sources import ProbeImages, read_probe_images
 from debiased_contrastive.images.views import Views
 from debiased_contrastive.numerics import derive_seed, make_generator
-from debiased_contrastive.runs import EVALUATION, TSNE, Run, finished_run
+from debiased_contrastive.runs import EVALUATION, TSNE, Run
 from debiased_contrastive.training.machine import choose_device
-from debiased_contrastive.training.weights import load_trained
 
 BATCH = 512
 MAP_POINTS = 2000
@@ -104,8 +101,8 @@ def evaluate(
         if bar is not None:
             bar.at(parts.index(part), len(parts), part)
 
-    settings, encoder = load_encoder(run.folder)
-    settings = move_data(settings, data_root, test_root)
+    frozen = load_encoder(run.folder)
+    settings, encoder = move_data(frozen.settings, data_root, test_root), frozen.network
     train, test = images or read_probe_images(settings.data)
     assert train.labels is not None
     assert test.labels is not None
@@ -131,15 +128,6 @@ def evaluate(
     if bar is not None:
         bar.at(len(parts), len(parts))
     return results
-
-
-def load_encoder(folder: Path) -> tuple[ImageSettings, ResNet | SmallConvNet | Pair]:
-    """Load the settings of a finished run and its encoder, in evaluation mode."""
-    run = finished_run(folder)
-    settings = read_settings(run.settings)
-    encoder = make_encoder(settings)
-    load_trained(run, encoder)
-    return settings, encoder.eval()
 
 
 def _geometry(
@@ -217,7 +205,8 @@ def _compute_map(features: Tensor, test: Images | FolderImages, seed: int) -> di
 
 def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
     """Compute features, names and labels of a folder of images, by the encoder of a finished run."""
-    settings, encoder = load_encoder(folder)
+    frozen = load_encoder(folder)
+    settings, encoder = frozen.settings, frozen.network
     device = choose_device(settings.training.accelerator)
     encoder.to(device)
     data = settings.data

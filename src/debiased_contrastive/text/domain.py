@@ -79,9 +79,9 @@ class TextFlags:
 
 
 def _load() -> Work:
-    from debiased_contrastive.text import run
+    from debiased_contrastive.text import frozen, run
 
-    return Work(run.open_corpus, run.train, run.evaluate, run.embed)
+    return Work(run.open_corpus, run.train, run.evaluate, run.embed, frozen.load_encoder)
 
 
 def _demo() -> Demo:
