@@ -38,6 +38,8 @@ class Demo:
 class TrainPreset:
     """Train with the settings of a preset; its domain adds settings and flags."""
 
+    config: Path | None = None
+    """A JSON file with settings, the settings.json of a run or a part of one; flags on the command line win."""
     out: Path | None = None
     """The run directory; if not given, a folder of runs/ that is named after preset, objective and seed."""
     tensorboard: bool = False
