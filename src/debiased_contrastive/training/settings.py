@@ -154,7 +154,7 @@ def with_json(settings: T, content: Any, where: str, *, old_names: bool = False)
     if not isinstance(content, dict):
         raise ValueError(f"{where} must hold settings by name; got {content!r}")
     known = [item.name for item in fields(settings)]  # type: ignore[arg-type]
-    ignored = getattr(settings, "EARLIER", frozenset()) if old_names else frozenset()
+    ignored: frozenset[str] = getattr(settings, "EARLIER", frozenset()) if old_names else frozenset()
     if unknown := [name for name in content if name not in known and name not in ignored]:
         raise ValueError(f"{where} has {unknown[0]}, which is no setting there: use some of {', '.join(known)}")
     hints, changed = get_type_hints(type(settings)), {}
