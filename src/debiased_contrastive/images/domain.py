@@ -26,6 +26,7 @@ _DATA_NAMES = {
     "cifar10": "CIFAR-10",
     "stl10": "STL-10",
     "folder": "a folder of images",
+    "dataset": "a data set from Python",
 }
 _OFFICIAL = (
     ("last_top1", "Official top-1", "probe of the released code, after its last epoch"),

@@ -23,7 +23,7 @@ from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.images.augment import make_views, normalise, prepare
 from debiased_contrastive.images.frozen import load_encoder
-from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
+from debiased_contrastive.images.images import FolderImages, ImageSet, read_image_folder
 from debiased_contrastive.images.settings import (
     DEMO_SETTINGS,
     CMCSettings,
@@ -42,7 +42,7 @@ MAP_POINTS = 2000
 """Largest number of test images on the map."""
 
 
-def read_batches(images: Images | FolderImages, chosen: Tensor | None = None) -> Iterator[Tensor]:
+def read_batches(images: ImageSet, chosen: Tensor | None = None) -> Iterator[Tensor]:
     """Yield all images, or the chosen ones, in uint8 batches; those of a folder are decoded ahead."""
     return images.prefetch((torch.arange(len(images)) if chosen is None else chosen).split(BATCH))
 
@@ -50,7 +50,7 @@ def read_batches(images: Images | FolderImages, chosen: Tensor | None = None) ->
 @torch.no_grad()
 def compute_features(
     encoder: nn.Module,
-    images: Images | FolderImages,
+    images: ImageSet,
     views: Views,
     device: torch.device,
     on_progress: Callable[[int, int], None] | None = None,
@@ -131,7 +131,7 @@ def evaluate(
 
 
 def _geometry(
-    encoder: nn.Module, settings: ImageSettings, test: Images | FolderImages, features: Tensor, device: torch.device
+    encoder: nn.Module, settings: ImageSettings, test: ImageSet, features: Tensor, device: torch.device
 ) -> dict[str, float]:
     """Compute the alignment of two views of each test image, and uniformity and class similarity of the images."""
     assert test.labels is not None
@@ -149,8 +149,8 @@ def _geometry(
 def _train_official_probe(
     encoder: nn.Module,
     settings: ImageSettings,
-    train: Images | FolderImages,
-    test: Images | FolderImages,
+    train: ImageSet,
+    test: ImageSet,
     device: torch.device,
 ) -> Any:
     assert train.labels is not None
@@ -186,7 +186,7 @@ def crop_middle(pixels: Tensor) -> Tensor:
     return pixels[:, :, top : top + height, left : left + width]
 
 
-def _compute_map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:
+def _compute_map(features: Tensor, test: ImageSet, seed: int) -> dict[str, Any]:
     """Compute a t-SNE map, by cosine distances, of some test images; labels only colour it."""
     from sklearn import manifold
 

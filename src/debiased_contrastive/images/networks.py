@@ -133,9 +133,9 @@ def forward_operations(settings: ImageSettings) -> int:
 
 
 def count_images(settings: ImageSettings) -> int | None:
-    """Count the training images; None for a folder, which is not read."""
+    """Count the training images; None where they would have to be read for it."""
     data = settings.data
-    if data.name == "folder":
+    if data.name not in _TRAINING_IMAGES:
         return None
     if data.classes or data.per_class is not None:
         return (data.per_class or _PER_CLASS[data.name]) * (len(data.classes) or 10)

@@ -25,9 +25,9 @@ from debiased_contrastive.training.settings import (
 class Data:
     """Which images to learn from."""
 
-    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder"] = "cifar10"
+    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder", "dataset"] = "cifar10"
     """fashion is a part of Fashion-MNIST that comes with the package, fashion-mnist all of it; folder is any
-    folder of images."""
+    folder of images; dataset stands in runs that were begun from Python, with images of their own."""
     root: Path | None = None
     """Folder of the images; if not given, the environment variable DEBIASED_DATA says it."""
     test_root: Path | None = None

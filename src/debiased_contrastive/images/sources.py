@@ -10,21 +10,26 @@ from torch import Tensor
 from debiased_contrastive.images.datasets import read_cifar10, read_fashion_mnist, read_stl10
 from debiased_contrastive.images.download import CIFAR10, STL10, Dataset
 from debiased_contrastive.images.fashion_mnist import read_whole_fashion_mnist
-from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
+from debiased_contrastive.images.images import Images, ImageSet, read_image_folder
 from debiased_contrastive.images.settings import Data, ImageSettings
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.gradient import draw_batch
 
 VARIABLE = "DEBIASED_DATA"
 """The environment variable that says where the data are."""
-ProbeImages: TypeAlias = tuple[Images | FolderImages, Images | FolderImages]
+ProbeImages: TypeAlias = tuple[ImageSet, ImageSet]
 """Train and test images with labels."""
 
 _READERS = {"fashion-mnist": read_whole_fashion_mnist, "cifar10": read_cifar10, "stl10": read_stl10}
 _OFFICIAL = {"cifar10": CIFAR10, "stl10": STL10}
 
 
-def read_training_images(data: Data) -> Images | FolderImages:
+def read_training_images(data: Data) -> ImageSet:
+    if data.name == "dataset":
+        raise ValueError(
+            "the images of this run are a data set from Python: go on there, with dc.train_images and the "
+            "same folder"
+        )
     if data.name == "folder":
         return _select(read_image_folder(find_root(data), data.folder_size), data, data.per_class)
     split = "train+unlabeled" if data.name == "stl10" else "train"
@@ -38,6 +43,11 @@ def batch_indices(settings: ImageSettings, step: int, count: int) -> Tensor:
 
 def read_probe_images(data: Data) -> ProbeImages:
     """Read train and test images with labels."""
+    if data.name == "dataset":
+        raise ValueError(
+            "the images of this run are a data set from Python: evaluate it there, with images.evaluate.evaluate "
+            "and images=(train, test)"
+        )
     if data.name != "folder":
         train = _select(_read_official(data, "train"), data, data.per_class)
         return train, _select(_read_official(data, "test"), data, None)
@@ -87,7 +97,7 @@ def _read_official(data: Data, split: str) -> Images:
     return _READERS[data.name](find_root(data), split)  # type: ignore[arg-type]
 
 
-def _select(images: Images | FolderImages, data: Data, per_class: int | None) -> Images | FolderImages:
+def _select(images: ImageSet, data: Data, per_class: int | None) -> ImageSet:
     if not data.classes and per_class is None:
         return images
     return images.only(data.classes or range(len(images.class_names)), per_class)
