@@ -58,7 +58,7 @@ ROOMS = {
 }
 EXTRAS = {
     "training": {"lightning_fabric", "safetensors"},
-    "images": {"lightning_fabric", "numpy", "PIL", "sklearn"},
+    "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
     "reproduce": {"lightning_fabric"},

@@ -30,7 +30,7 @@ from debiased_contrastive.training.settings import Training, as_json
 OTHER = SimCLRSettings(
     preset="of mine",
     seed=7,
-    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn"),
+    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn", "img", None, "all", "val"),
     views=Views(
         size=24, scale=(0.2, 0.9), ratio=(0.5, 2.0), flip=0.1, jitter=(0.1, 0.2, 0.3, 0.4), jitter_probability=0.3,
         grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0),

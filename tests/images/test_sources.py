@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_probed_says_why(data: Data, tmp_path: Path) -> 
         save(tmp_path / "flat" / f"{red}.png", red)
     flat = Data("folder", root=tmp_path / "flat", test_root=tmp_path / "flat", folder_size=4)
     assert read_training_images(flat).labels is None
-    with pytest.raises(ValueError, match=r"needs the same class folders to train and to test; got \[\] and \[\]"):
+    with pytest.raises(ValueError, match=r"needs the same classes to train and to test; got \[\] and \[\]"):
         read_probe_images(flat)
     other = Data("folder", root=data.root, test_root=tmp_path / "flat", folder_size=4)
     with pytest.raises(ValueError, match=r"got \['ant', 'bee'\] and \[\]"):

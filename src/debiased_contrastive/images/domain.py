@@ -26,6 +26,7 @@ _DATA_NAMES = {
     "cifar10": "CIFAR-10",
     "stl10": "STL-10",
     "folder": "a folder of images",
+    "hf": "a Hugging Face data set",
     "dataset": "a data set from Python",
 }
 _OFFICIAL = (

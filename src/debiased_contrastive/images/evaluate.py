@@ -210,7 +210,7 @@ def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
     device = choose_device(settings.training.accelerator)
     encoder.to(device)
     data = settings.data
-    size = data.folder_size if data.name == "folder" else settings.views.size
+    size = data.folder_size if data.name in ("folder", "hf") else settings.views.size
     # Without room in memory, the images keep the names of their files.
     images = read_image_folder(source, size, in_memory_bytes=0)
     assert isinstance(images, FolderImages)

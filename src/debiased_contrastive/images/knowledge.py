@@ -195,7 +195,7 @@ def check_knowledge(settings: ImageSettings, images: ImageSet) -> None:
     """Raise where the knowledge cannot be made of these images, or of the file that the settings name."""
     if settings.membership.reads_labels and images.labels is None:
         raise ValueError(
-            f"membership.source {settings.membership.source} needs class folders; the images are in one folder: "
+            f"membership.source {settings.membership.source} needs labels, such as class folders; these have none: "
             "use groups, guide or own"
         )
     if settings.membership.source == "classifier" and len(images.class_names) < 2:

@@ -196,6 +196,8 @@ def check_images(settings: ImageSettings, images: ImageSet, fabric: Fabric) -> N
         )
     if settings.training.knn_every and settings.data.name == "dataset":
         raise ValueError("knn_every needs test images, and a data set from Python has none: set knn_every to 0")
+    if settings.training.knn_every and settings.data.name == "hf" and labels is None:
+        raise ValueError("knn_every needs labels, which these images have not: set knn_every to 0")
     if (
         settings.training.knn_every
         and settings.data.name == "folder"
@@ -209,7 +211,9 @@ def check_images(settings: ImageSettings, images: ImageSet, fabric: Fabric) -> N
             f"{len(settings.views.mean)}: set both for these images"
         )
     if isinstance(objective, SimCLRObjective) and objective.known_labels and labels is None:
-        raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
+        raise ValueError(
+            "known_labels needs labels, such as class folders; these images have none: set known_labels to 0"
+        )
     check_knowledge(settings, images)
 
 

@@ -25,9 +25,12 @@ from debiased_contrastive.training.settings import (
 class Data:
     """Which images to learn from."""
 
-    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder", "dataset"] = "cifar10"
+    LATER: ClassVar = frozenset({"image_column", "label_column", "train_split", "test_split"})
+
+    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder", "hf", "dataset"] = "cifar10"
     """fashion is a part of Fashion-MNIST that comes with the package, fashion-mnist all of it; folder is any
-    folder of images; dataset stands in runs that were begun from Python, with images of their own."""
+    folder of images; hf a Hugging Face data set that save_to_disk wrote; dataset stands in runs that were begun
+    from Python, with images of their own."""
     root: Path | None = None
     """Folder of the images; if not given, the environment variable DEBIASED_DATA says it."""
     test_root: Path | None = None
@@ -37,10 +40,18 @@ class Data:
     per_class: int | None = None
     """Number of training images of each class to use, the first ones; all if not given."""
     folder_size: int = 64
-    """For a folder: side in pixels to which images are scaled and cropped when they are read."""
+    """For a folder and hf: side in pixels to which images are scaled and cropped when they are read."""
     order: Order = "epochs"
     """See each image once in an epoch (epochs), or draw every batch anew (drawn). With a memory bank, epochs give
     away which row is an image's own: towards their end it is one of the old ones."""
+    image_column: str = "image"
+    """For hf: the column of images."""
+    label_column: str | None = "label"
+    """For hf: the column of labels, class labels, whole numbers or words; None reads none."""
+    train_split: str = "train"
+    """For hf: the split to train on."""
+    test_split: str = "test"
+    """For hf: the split to evaluate on."""
 
     def __post_init__(self) -> None:
         check_words(self)
