@@ -58,7 +58,7 @@ ROOMS = {
 }
 EXTRAS = {
     "training": {"lightning_fabric", "safetensors"},
-    "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets"},
+    "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets", "timm"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
     "reproduce": {"lightning_fabric"},

@@ -9,6 +9,7 @@ from debiased_contrastive.images.augment import prepare
 from debiased_contrastive.images.encoders import Pair, ResNet, SmallConvNet
 from debiased_contrastive.images.networks import make_encoder
 from debiased_contrastive.images.settings import ImageSettings, read_settings
+from debiased_contrastive.images.timm_encoders import TimmEncoder
 from debiased_contrastive.runs import finished_run
 from debiased_contrastive.training.weights import load_trained
 
@@ -21,7 +22,7 @@ class ImageEncoder(nn.Module):
         settings: Those of its run; `settings.views` says how images are prepared.
     """
 
-    def __init__(self, network: ResNet | SmallConvNet | Pair, settings: ImageSettings) -> None:
+    def __init__(self, network: ResNet | SmallConvNet | TimmEncoder | Pair, settings: ImageSettings) -> None:
         super().__init__()
         self.network, self.settings, self.feature_dim = network, settings, network.feature_dim
         self.eval().requires_grad_(False)

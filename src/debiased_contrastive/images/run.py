@@ -22,7 +22,7 @@ from debiased_contrastive.images.download import fetch
 from debiased_contrastive.images.evaluate import compute_features
 from debiased_contrastive.images.images import ImageSet
 from debiased_contrastive.images.knowledge import Source, check_knowledge
-from debiased_contrastive.images.networks import make_method
+from debiased_contrastive.images.networks import make_encoder, make_method
 from debiased_contrastive.images.settings import CMCSettings, Data, ImageSettings, SimCLRObjective
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR, bank_false_negative_rate, false_negative_rate
 from debiased_contrastive.images.sources import (
@@ -33,6 +33,7 @@ from debiased_contrastive.images.sources import (
     read_probe_images,
     read_training_images,
 )
+from debiased_contrastive.images.timm_encoders import PREFIX
 from debiased_contrastive.membership.files import join_digest
 from debiased_contrastive.negatives.bank import draw_places
 from debiased_contrastive.numerics import derive_seed, make_generator
@@ -189,6 +190,8 @@ def check_images(settings: ImageSettings, images: ImageSet, fabric: Fabric) -> N
     if batch % world:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     _check_memory(settings, images, fabric)
+    if settings.encoder.name.startswith(PREFIX):
+        make_encoder(settings)  # raises where timm or the size of the views does not suit
     labels, objective = images.labels, settings.objective
     if objective.kind == "unbiased" and (labels is None or bool((labels < 0).any())):
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from debiased_contrastive.domain import Preset, name_presets
 from debiased_contrastive.images.membership import ImageMembership
@@ -19,6 +19,8 @@ from debiased_contrastive.training.settings import (
     from_json,
     whole_path,
 )
+
+EncoderName: TypeAlias = Literal["small", "resnet18", "resnet34", "resnet50"]
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,9 @@ class Encoder:
 
     EARLIER: ClassVar = frozenset({"pair", "hidden_dim"})
 
-    name: Literal["small", "resnet18", "resnet34", "resnet50"] = "resnet50"
-    """The architecture: a small convolutional network, or a ResNet."""
+    name: EncoderName | str = "resnet50"
+    """The architecture: a small convolutional network, a ResNet, or timm:NAME, a model of timm with random weights;
+    stem and width say nothing there."""
     stem: Literal["imagenet", "cifar"] = "cifar"
     """First layer of a ResNet: 3 x 3 without max-pool for small images, or the usual one."""
     width: int = 64
@@ -77,6 +80,8 @@ class Encoder:
 
     def __post_init__(self) -> None:
         check_words(self)
+        if self.name not in (words := get_args(EncoderName)) and not self.name.startswith("timm:"):
+            raise ValueError(f"encoder.name must be one of {', '.join(words)}, or timm:NAME; got {self.name!r}")
         check_at_least(1, width=self.width, out_dim=self.out_dim)
 
 
