@@ -57,7 +57,7 @@ ROOMS = {
     "runs.py": {"files"},
 }
 EXTRAS = {
-    "training": {"lightning_fabric", "safetensors"},
+    "training": {"lightning_fabric", "safetensors", "pytorch_lightning"},
     "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets", "timm"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},

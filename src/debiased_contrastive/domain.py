@@ -135,7 +135,7 @@ class Work:
     open_data: Callable[[Any, "Fabric", Any, Progress], Any]
     """(settings, fabric, flags, progress): open the data; raises one line where they cannot be trained on."""
     train: Callable[..., "Generator[Update, None, None]"]
-    """(settings, run, fabric, data, *, tensorboard): train to the end of the run, yielding after every step."""
+    """(settings, run, fabric, data, *, log): train to the end of the run, yielding after every step."""
     evaluate: Callable[..., Any]
     """(run, bar, **flags): evaluate a finished run, and write its evaluation.json."""
     embed: Callable[[Path, Path, Progress], dict[str, Any]] | None = None

@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +39,7 @@ from debiased_contrastive.negatives.bank import draw_places
 from debiased_contrastive.numerics import derive_seed, make_generator
 from debiased_contrastive.runs import Run, existing_run, open_run
 from debiased_contrastive.training.gradient import GradientLearner, steps_per_epoch
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
 from debiased_contrastive.training.machine import physical_memory, start_fabric
 from debiased_contrastive.training.settings import as_json
@@ -46,7 +47,7 @@ from debiased_contrastive.training.weights import save_encoder
 
 
 def train(
-    settings: ImageSettings, run: Run, fabric: Fabric, images: ImageSet, *, tensorboard: bool = False
+    settings: ImageSettings, run: Run, fabric: Fabric, images: ImageSet, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train to the end of the run, as `fit` does; the encoder is written at the end."""
     batch, world = settings.training.batch, fabric.world_size
@@ -69,7 +70,7 @@ def train(
         is_due=metrics.is_due,
     )
     identity = Identity(as_json(settings), len(images), join_digest(images.digest, source.rows))
-    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, identity, log=log)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
 
@@ -80,6 +81,7 @@ def train_images(
     folder: "str | os.PathLike[str]",
     *,
     on_update: Callable[[Update], None] = lambda _update: None,
+    log: Sequence[LogName] = (),
 ) -> Run:
     """Train on images that Python holds, to the end of a run; a run that was stopped goes on, bit for bit.
 
@@ -88,6 +90,7 @@ def train_images(
         images: What to train on, as `images_from_dataset` gives it; the same ones when a run goes on.
         folder: The run directory; it is made if it is not there.
         on_update: Called after every step, with how far the training is.
+        log: Where metrics go beside metrics.jsonl: csv, tensorboard, wandb, mlflow.
 
     Returns:
         The finished run, for `images.evaluate.evaluate`, `load_encoder` and the report.
@@ -100,7 +103,7 @@ def train_images(
     fabric.barrier()
     run = existing_run(Path(folder))
     if not run.is_finished:
-        for update in train(settings, run, fabric, images):
+        for update in train(settings, run, fabric, images, log=log):
             on_update(update)
     return run
 

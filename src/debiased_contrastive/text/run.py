@@ -37,6 +37,7 @@ from debiased_contrastive.text.vocabulary import (
 )
 from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.gradient import GradientLearner
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
 from debiased_contrastive.training.machine import compute_once
 from debiased_contrastive.training.settings import as_json, from_json
@@ -128,7 +129,7 @@ def make_knowledge(settings: TextSettings, rows: Array | None) -> Knowledge:
 
 
 def train(
-    settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, tensorboard: bool = False
+    settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train to the end of the run, as `fit` does; the towers are written at the end."""
     torch.manual_seed(derive_seed(settings.seed, "weights"))
@@ -169,7 +170,7 @@ def train(
         measure=measure,
     )
     identity = Identity(as_json(settings), len(corpus), join_digest(corpus.digest, rows))
-    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, identity, log=log)
     method.known = None
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings), beside=(VOCABULARY,))
