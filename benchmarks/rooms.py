@@ -23,6 +23,7 @@ Imports = dict[str, set[str]]
 
 PLACES: dict[str, tuple[float, int]] = {
     "reproduce": (6.7, 0),
+    "encoders": (9.35, 0),
     "cli": (6.7, 1),
     "images": (1.7, 2),
     "text": (3.5, 2),
@@ -49,6 +50,7 @@ PLACES: dict[str, tuple[float, int]] = {
 """Column and row of each room; imports go from a row to a lower one, and columns leave room for arrows."""
 WORDS = {
     "reproduce": "figures and tables",
+    "encoders": "load_encoder",
     "cli": "the command line",
     "images": "Section 5.1",
     "text": "Section 5.2",

@@ -17,7 +17,8 @@ from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import new_run
 from debiased_contrastive.text import towers as sentence
 from debiased_contrastive.text.corpus import Corpus
-from debiased_contrastive.text.run import inputs, make_method, read_corpus, train
+from debiased_contrastive.text.quickthoughts import make_method
+from debiased_contrastive.text.run import inputs, read_corpus, train
 from debiased_contrastive.text.settings import TEXT_PRESETS, TextSettings, with_corpus
 from debiased_contrastive.training.machine import keep_freed_memory, start_fabric
 from debiased_contrastive.training.settings import as_json

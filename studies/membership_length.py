@@ -19,8 +19,9 @@ from torch import Tensor
 
 from debiased_contrastive.evaluation.geometry import knn_accuracy, mean_classifier
 from debiased_contrastive.evaluation.linear import linear_probe
-from debiased_contrastive.images.evaluate import compute_features, load_encoder
-from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.evaluate import compute_features
+from debiased_contrastive.images.frozen import load_encoder
+from debiased_contrastive.images.images import ImageSet
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
 from debiased_contrastive.images.sources import read_probe_images
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
@@ -96,16 +97,14 @@ def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
 
 def probe(settings: Any, run: Run) -> dict[str, float]:
     """Accuracies of the frozen encoder; no map and no geometry, which cost more than they do."""
-    _, encoder = load_encoder(run.folder)
+    encoder = load_encoder(run.folder).network
     train, test = read_probe_images(settings.data)
     device = torch.device("cpu")
     x, y = (compute_features(encoder, part, settings.views, device) for part in (train, test))
     return probe_features(x, train, y, test)
 
 
-def probe_features(
-    x: Tensor, train: Images | FolderImages, y: Tensor, test: Images | FolderImages
-) -> dict[str, float]:
+def probe_features(x: Tensor, train: ImageSet, y: Tensor, test: ImageSet) -> dict[str, float]:
     """Accuracies of features x (n, d) of training images and y (m, d) of test images."""
     assert train.labels is not None
     assert test.labels is not None

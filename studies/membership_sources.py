@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.images.evaluate import compute_features
-from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.images import ImageSet
 from debiased_contrastive.images.knowledge import Source
 from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import SimCLRSettings
@@ -54,13 +54,13 @@ def draw_groups(settings: SimCLRSettings, how: float | str) -> Tensor:
     return torch.where(right, labels, other)
 
 
-def make_patches(settings: SimCLRSettings, *parts: Images | FolderImages) -> Tensor:
+def make_patches(settings: SimCLRSettings, *parts: ImageSet) -> Tensor:
     """(n, d) features of the patch guide of the images of all parts, as a training makes them of its own."""
     pixels = [part.batch(torch.arange(len(part))) for part in parts]
     return patch_features(torch.cat(pixels), seed=settings.seed)
 
 
-def worth_before(settings: SimCLRSettings, images: Images | FolderImages, biased: Path) -> dict[str, float]:
+def worth_before(settings: SimCLRSettings, images: ImageSet, biased: Path) -> dict[str, float]:
     """What the knowledge of a row is worth, made from and measured on what the biased run in a folder learnt.
 
     Beside force share and accuracy, `repulsion_removed`: the share of the repulsion between samples of one class

@@ -273,7 +273,7 @@ MUTANTS = [
     fault("training/settings.py", "        return kind is bool", "        return True", "True is a seed", "damaged_files.py::test_seeds_are_whole_numbers"),
     fault("images/images.py", "digest.update(file.read(_DIGEST_BYTES))", "digest.update(file.read(0))", "pictures replaced under their names", "data.py"),
     fault("text/corpus.py", 'or description["digests"] != digests', "", "a changed token cache is trained on", "text_files.py"),
-    fault("images/image_files.py", "Image.open(path, formats=_FORMATS)", "Image.open(path)", "Ghostscript is started", "image_files.py"),
+    fault("images/image_files.py", "Image.open(source, formats=_FORMATS)", "Image.open(source)", "Ghostscript is started", "image_files.py"),
     fault("training/weights.py", "if file_digest(folder / name) != expected:", "if not (folder / name).exists():", "exchanged words of a vocabulary", "text_files.py"),
     fault("training/checkpoint.py", "        check_is_file(path)\n        state", "        state", "a folder is read as a checkpoint", "checkpoints.py::test_what_is_no_checkpoint_is_passed_over_with_a_line[folder]"),
     Mutant("report/page.py", "        autoescape=True,", "        autoescape=False,", "names of a run are markup", ("tests/report/test_page.py",)),

@@ -49,6 +49,7 @@ ROOMS = {
     "control": {"control"} | DOMAIN,
     "integrations": {"integrations"} | CORE,
     "report": {"report", "runs", "files", "domain"},
+    "encoders.py": {"cli", "domain", "runs"},
     "paper.py": set(),
     "domain.py": {"runs", "training"},  # training for types alone
     "numerics.py": set(),
@@ -57,8 +58,8 @@ ROOMS = {
     "runs.py": {"files"},
 }
 EXTRAS = {
-    "training": {"lightning_fabric", "safetensors"},
-    "images": {"lightning_fabric", "numpy", "PIL", "sklearn"},
+    "training": {"lightning_fabric", "safetensors", "pytorch_lightning"},
+    "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets", "timm"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
     "reproduce": {"lightning_fabric"},
@@ -128,9 +129,7 @@ def modules_after(statements: str) -> set[str]:
 
 
 def test_the_losses_bring_nothing_but_torch() -> None:
-    losses = (
-        f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name not in ('audit', 'force_share')]"
-    )
+    losses = f"import {NAME} as dc; [getattr(dc, name) for name in dc.__all__ if name not in dc._EXTRAS]"
     loaded = {name.split(".")[0] for name in modules_after(f"import torch; before = set(sys.modules); {losses}")}
     assert loaded <= {NAME, "torch", *sys.stdlib_module_names}
 
@@ -150,13 +149,15 @@ def test_the_public_face_is_lazy_and_whole() -> None:
         exec(f"from {NAME} import debias")
 
 
-@pytest.mark.parametrize("name", ["audit", "force_share"])
-def test_an_audit_without_its_extra_is_refused_in_one_line(name: str) -> None:
-    script = f"import sys; sys.modules['scipy'] = None; import {NAME} as dc; dc.{name}"
+@pytest.mark.parametrize(("name", "module", "extra"), [
+    ("audit", "scipy", "prior"), ("force_share", "scipy", "prior"), ("images_from_dataset", "PIL", "vision"),
+])  # fmt: skip
+def test_a_name_without_its_extra_is_refused_in_one_line(name: str, module: str, extra: str) -> None:
+    script = f"import sys; sys.modules['{module}'] = None; import {NAME} as dc; dc.{name}"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     message = run.stderr.splitlines()[-1]
-    assert message.startswith(f"ImportError: dc.{name} needs scipy")
-    assert message.endswith("which is missing: pip install 'debiased-contrastive[prior]'")
+    assert message.startswith(f"ImportError: dc.{name} needs {module}")
+    assert message.endswith(f"which is missing: pip install 'debiased-contrastive[{extra}]'")
 
 
 def test_every_symbol_and_test_of_the_paper_map_exists() -> None:
@@ -324,7 +325,7 @@ def test_the_public_face_is_the_documented_one() -> None:
     for name in (
         "contrastive_loss", "decoupled_loss", "inclusion_exclusion_loss", "asymptotic_loss",
         "DebiasedNTXentLoss", "DebiasedInfoNCELoss", "NegativeQueue", "Diagnostics",
-        "AutoTauPlus", "audit", "force_share",
+        "AutoTauPlus", "audit", "force_share", "load_encoder", "images_from_dataset", "train_images",
     ):  # fmt: skip
         assert getattr(package, name).__doc__
     version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from debiased_contrastive.auditing.audit import audit
+    from debiased_contrastive.encoders import load_encoder
+    from debiased_contrastive.images.from_dataset import images_from_dataset
+    from debiased_contrastive.images.run import train_images
     from debiased_contrastive.losses.auto import AutoTauPlus
     from debiased_contrastive.losses.bank import DebiasedBankLoss
     from debiased_contrastive.losses.cached import cached_backward
@@ -34,7 +37,10 @@ __all__ = [
     "contrastive_loss",
     "decoupled_loss",
     "force_share",
+    "images_from_dataset",
     "inclusion_exclusion_loss",
+    "load_encoder",
+    "train_images",
 ]
 _HOMES = {
     "AutoTauPlus": "losses.auto",
@@ -51,8 +57,13 @@ _HOMES = {
     "contrastive_loss": "objectives.losses",
     "decoupled_loss": "objectives.losses",
     "force_share": "membership.force",
+    "images_from_dataset": "images.from_dataset",
     "inclusion_exclusion_loss": "objectives.exact",
+    "load_encoder": "encoders",
+    "train_images": "images.run",
 }
+_EXTRAS = {"audit": "prior", "force_share": "prior", "images_from_dataset": "vision", "train_images": "vision"}
+"""The extra that a name needs; the others need torch alone, until they are called."""
 
 
 def __getattr__(name: str) -> Any:
@@ -62,10 +73,10 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if name not in ("audit", "force_share"):
+        if name not in _EXTRAS:
             raise
         raise ImportError(
-            f"dc.{name} needs {error.name}, which is missing: pip install 'debiased-contrastive[prior]'"
+            f"dc.{name} needs {error.name}, which is missing: pip install 'debiased-contrastive[{_EXTRAS[name]}]'"
         ) from error
     globals()[name] = value
     return value

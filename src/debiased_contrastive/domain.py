@@ -135,11 +135,13 @@ class Work:
     open_data: Callable[[Any, "Fabric", Any, Progress], Any]
     """(settings, fabric, flags, progress): open the data; raises one line where they cannot be trained on."""
     train: Callable[..., "Generator[Update, None, None]"]
-    """(settings, run, fabric, data, *, tensorboard): train to the end of the run, yielding after every step."""
+    """(settings, run, fabric, data, *, log): train to the end of the run, yielding after every step."""
     evaluate: Callable[..., Any]
     """(run, bar, **flags): evaluate a finished run, and write its evaluation.json."""
     embed: Callable[[Path, Path, Progress], dict[str, Any]] | None = None
     """(folder, source, progress): return arrays by name, `features` (n, d) the first of them."""
+    load_encoder: Callable[[Path], Any] | None = None
+    """(folder): return the frozen encoder of a finished run, a module in evaluation mode."""
     watch: Callable[[Path, Path, int, int], str] | None = None
     """(folder, out, size, episode): write a film, and say in a line what it shows."""
 

@@ -202,7 +202,7 @@ def test_evaluations_do_not_count_as_training(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(rollout, "play_episodes", judge)
     settings = settings_of(log_every=5, evaluate_every=5)
     run, practice = run_of(tmp_path / "run", settings), rollout.Rollout(settings, CPU)
-    log = Log(practice, run, FABRIC, tensorboard=False)
+    log = Log(practice, run, FABRIC)
     for passed in (6, 8):
         for _ in range(5):
             practice.learn()

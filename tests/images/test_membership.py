@@ -339,7 +339,7 @@ def test_labels_are_needed_where_they_are_read(tmp_path: Path, capsys: pytest.Ca
     arguments = ["train", "cmc-small", "--data.root", str(images), *SMALL_CMC, "--membership.source", "labels"]
     with pytest.raises(SystemExit):
         main([*arguments, "--out", str(tmp_path / "run")])
-    assert "membership.source labels needs class folders" in capsys.readouterr().err
+    assert "membership.source labels needs labels, such as class folders" in capsys.readouterr().err
 
 
 def test_a_run_does_not_go_on_with_another_file(

@@ -30,7 +30,7 @@ from debiased_contrastive.training.settings import Training, as_json
 OTHER = SimCLRSettings(
     preset="of mine",
     seed=7,
-    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn"),
+    data=Data("folder", Path("a/train"), Path("a/test"), (3, 1), 20, 48, "drawn", "img", None, "all", "val"),
     views=Views(
         size=24, scale=(0.2, 0.9), ratio=(0.5, 2.0), flip=0.1, jitter=(0.1, 0.2, 0.3, 0.4), jitter_probability=0.3,
         grayscale_probability=0.4, blur_probability=0.6, blur_kernel=5, blur_sigma=(0.2, 1.0),
@@ -80,7 +80,7 @@ def test_json_is_what_a_person_would_write() -> None:
     plain = as_json(OTHER)
     assert plain["data"] == {
         "name": "folder", "root": "a/train", "test_root": "a/test", "classes": [3, 1], "per_class": 20, "folder_size": 48,
-        "order": "drawn",
+        "order": "drawn", "image_column": "img", "label_column": None, "train_split": "all", "test_split": "val",
     }  # fmt: skip
     assert plain["seed"] == 7
     assert plain["views"]["jitter"] == [0.1, 0.2, 0.3, 0.4]
@@ -218,8 +218,8 @@ NAN = float("nan")
             "kind must be one of 'biased', 'debiased', 'unbiased'; got 'debaised'",
         ),
         (
-            lambda: SimCLREncoder("vgg"),  # type: ignore[arg-type]
-            "name must be one of 'small', 'resnet18', 'resnet34', 'resnet50'; got 'vgg'",
+            lambda: SimCLREncoder("vgg"),
+            "name must be one of small, resnet18, resnet34, resnet50, or timm:NAME; got 'vgg'",
         ),
         (lambda: SimCLRObjective(queue_size=0), "queue_size must be an integer of at least 1; got 0"),
         (lambda: SimCLRObjective(momentum=2.0), r"momentum must lie in \[0, 1\]; got 2.0"),

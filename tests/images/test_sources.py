@@ -8,7 +8,7 @@ from PIL import Image
 
 from debiased_contrastive.images import sources as module
 from debiased_contrastive.images.download import CIFAR10, STL10
-from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
+from debiased_contrastive.images.images import FolderImages, Images, ImageSet, read_image_folder
 from debiased_contrastive.images.settings import Data
 from debiased_contrastive.images.sources import (
     VARIABLE,
@@ -30,7 +30,7 @@ def save(path: Path, red: int) -> None:
     Image.new("RGB", (6, 5), (red, 0, 0)).save(path)
 
 
-def reds(images: Images | FolderImages) -> list[int]:
+def reds(images: ImageSet) -> list[int]:
     return images.batch(torch.arange(len(images)))[:, 0, 0, 0].tolist()
 
 
@@ -173,7 +173,7 @@ def test_the_variable_serves_a_folder_too(data: Data, monkeypatch: pytest.Monkey
 def test_a_folder_too_large_for_memory_is_probed_without_holding_it(
     data: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lazy(root: Path, size: int) -> Images | FolderImages:
+    def lazy(root: Path, size: int) -> ImageSet:
         return read_image_folder(root, size, in_memory_bytes=0, workers=0)
 
     want = read_probe_images(data)
@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_probed_says_why(data: Data, tmp_path: Path) -> 
         save(tmp_path / "flat" / f"{red}.png", red)
     flat = Data("folder", root=tmp_path / "flat", test_root=tmp_path / "flat", folder_size=4)
     assert read_training_images(flat).labels is None
-    with pytest.raises(ValueError, match=r"needs the same class folders to train and to test; got \[\] and \[\]"):
+    with pytest.raises(ValueError, match=r"needs the same classes to train and to test; got \[\] and \[\]"):
         read_probe_images(flat)
     other = Data("folder", root=data.root, test_root=tmp_path / "flat", folder_size=4)
     with pytest.raises(ValueError, match=r"got \['ant', 'bee'\] and \[\]"):

@@ -13,8 +13,8 @@ from debiased_contrastive.cli.main import main
 from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.runs import new_run
+from debiased_contrastive.text.frozen import load_encoder
 from debiased_contrastive.text.quickthoughts import QuickThoughts
-from debiased_contrastive.text.run import load_sentence_encoder
 from debiased_contrastive.text.settings import TextMembership, TextObjective, TextSettings, with_corpus
 from debiased_contrastive.text.towers import build_tower
 from debiased_contrastive.training.checkpoint import latest_checkpoint
@@ -68,7 +68,7 @@ def test_it_begins_after_the_warm_up_and_is_in_the_log(
     assert ["mean_q" in line for line in lines] == [line["step"] > STEPS for line in lines]
     assert all(0 < line["mean_q"] < 1 and line["effective_number"] <= 18 for line in lines[STEPS:])
     # The knowledge was of the training, not of the towers.
-    assert load_sentence_encoder(tmp_path / "known")(["sea1 sea2", "town3"]).shape == (2, 24)
+    assert load_encoder(tmp_path / "known").encode(["sea1 sea2", "town3"]).shape == (2, 24)
 
 
 @pytest.mark.parametrize("stop", [7, 13])

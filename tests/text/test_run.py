@@ -8,9 +8,9 @@ import torch
 from lightning_fabric import Fabric
 
 from debiased_contrastive.runs import Run, new_run
+from debiased_contrastive.text.frozen import load_encoder
 from debiased_contrastive.text.run import (
     check_corpus,
-    load_sentence_encoder,
     read_corpus,
     train,
 )
@@ -94,7 +94,7 @@ def test_it_learns_what_neighbours_share_and_embeds_it(tmp_path: Path, fabric: F
     losses = [line["loss"] for line in run.metrics()]
     assert losses[-1] < losses[0] - 0.3
     assert all(0 <= line["floored"] <= 1 for line in run.metrics())
-    encode = load_sentence_encoder(run.folder, torch.device("cpu"))
+    encode = load_encoder(run.folder, torch.device("cpu")).encode
     sentences = ["sea1 sea2 sea3", "town4 town5", "sea7", "town1 town2 town9 town3", "sea4 never seen"]
     vectors = encode(sentences)
     assert vectors.shape == (5, 24)
@@ -137,7 +137,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path: Path, fabric: Fabric) -> No
     check_corpus(replace(verse, text=replace(verse.text, breaks=False)), read_corpus(verse), fabric)
     run = new_run(tmp_path / "begun", as_json(settings))
     with pytest.raises(FileNotFoundError, match="is not trained yet: finish it with"):
-        load_sentence_encoder(run.folder, torch.device("cpu"))
+        load_encoder(run.folder, torch.device("cpu"))
     with pytest.raises(ValueError, match="temperature must be positive; got 0"):
         TextObjective(temperature=0.0)
     with pytest.raises(
@@ -167,7 +167,7 @@ def test_training_starts_from_the_vectors_of_a_file(tmp_path: Path, fabric: Fabr
         words = state["module"][f"{side}.words.weight"]
         torch.testing.assert_close(words[place], torch.full((8,), 0.25))
         assert words[2:].abs().max() <= 0.25
-    assert load_sentence_encoder(run.folder, fabric.device)(["sea3"]).shape == (1, 24)
+    assert load_encoder(run.folder, fabric.device).encode(["sea3"]).shape == (1, 24)
 
 
 def test_a_run_goes_on_with_its_own_text_alone_and_needs_no_word_vectors(tmp_path: Path, fabric: Fabric) -> None:
@@ -185,7 +185,7 @@ def test_a_run_goes_on_with_its_own_text_alone_and_needs_no_word_vectors(tmp_pat
     assert run.is_finished
     (run.folder / "vocabulary.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"vocabulary.json is missing: restore it"):
-        load_sentence_encoder(run.folder, fabric.device)
+        load_encoder(run.folder, fabric.device)
 
 
 def test_a_block_without_neighbours_is_passed(tmp_path: Path, fabric: Fabric) -> None:

@@ -1,7 +1,7 @@
 """What is done with points."""
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from debiased_contrastive.files import write_atomically
 from debiased_contrastive.numerics import derive_seed, make_generator
 from debiased_contrastive.runs import EVALUATION, Run, finished_run
 from debiased_contrastive.training.gradient import GradientLearner
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
 from debiased_contrastive.training.settings import as_json, from_json
 from debiased_contrastive.training.weights import load_trained, save_encoder
@@ -48,7 +49,7 @@ def open_points(settings: PointSettings, _fabric: Fabric, _flags: Any, _progress
 
 
 def train(
-    settings: PointSettings, run: Run, fabric: Fabric, points: Tensor, *, tensorboard: bool = False
+    settings: PointSettings, run: Run, fabric: Fabric, points: Tensor, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     method, batch = Method(settings), settings.training.batch
@@ -63,7 +64,7 @@ def train(
         method, settings.training, fabric, seed=settings.seed, epoch=len(points) // batch, unit="points",
         inputs=inputs, measure=lambda _step: {"floored": method.loss.diagnostics.floored},
     )  # fmt: skip
-    yield from fit(learner, run, fabric, Identity(as_json(settings), len(points)), tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, Identity(as_json(settings), len(points)), log=log)
     save_encoder(run.folder, method.encoder, as_json(settings))
 
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from debiased_contrastive.report.numbers import plus_minus
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.report.words import results_heading
 from debiased_contrastive.runs import EVALUATION, SETTINGS, Run, check_is_free, existing_run, new_run, open_run
+from debiased_contrastive.training.loggers import LogName, check_loggers
 from debiased_contrastive.training.loop import Update
 from debiased_contrastive.training.machine import keep_freed_memory, start_fabric
 from debiased_contrastive.training.settings import as_json
@@ -56,7 +56,7 @@ def train(command: commands.TrainPreset, domains: Sequence[Domain]) -> None:
     one: Any = command
     domain = next(domain for domain in domains if one.settings.preset in domain.presets)
     flags = getattr(one, "flags", None)
-    _check_tensorboard(command.tensorboard)
+    log = _find_loggers(command)
     settings = domain.settle(one.settings, flags)
     folder = command.out or Path("runs") / domain.name_run(settings)
     check_is_free(folder)
@@ -67,13 +67,13 @@ def train(command: commands.TrainPreset, domains: Sequence[Domain]) -> None:
         new_run(folder, as_json(settings), domain.name)
     fabric.barrier()
     run = existing_run(folder)
-    updates = work.train(settings, run, fabric, data, tensorboard=command.tensorboard)
+    updates = work.train(settings, run, fabric, data, log=log)
     follow(updates, domain, settings, run, fabric, quiet=command.quiet)
 
 
 def resume(command: commands.Resume, domains: Sequence[Domain]) -> None:
     run, domain = _find(command.run, domains)
-    _check_tensorboard(command.tensorboard)
+    log = _find_loggers(command)
     settings = domain.read_settings(run.settings)
     if command.data_root is not None:
         if domain.move is None:
@@ -84,7 +84,7 @@ def resume(command: commands.Resume, domains: Sequence[Domain]) -> None:
         return
     work, fabric = domain.load(), _start(settings)
     data = work.open_data(settings, fabric, None, partial(progress, quiet=command.quiet))
-    updates = work.train(settings, run, fabric, data, tensorboard=command.tensorboard)
+    updates = work.train(settings, run, fabric, data, log=log)
     follow(updates, domain, settings, run, fabric, quiet=command.quiet)
 
 
@@ -248,8 +248,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _check_tensorboard(wanted: bool) -> None:
-    if wanted and find_spec("tensorboard") is None:
-        raise ValueError(
-            "--tensorboard needs the package tensorboard: pip install 'debiased-contrastive[tensorboard]'"
-        )
+def _find_loggers(command: commands.TrainPreset | commands.Resume) -> tuple[LogName, ...]:
+    names = (*command.log, "tensorboard") if command.tensorboard else command.log
+    check_loggers(names)
+    return names

@@ -11,6 +11,10 @@ from debiased_contrastive.domain import Domain, Preset
 Quiet = Annotated[
     bool, tyro.conf.arg(help="Show no progress bars, but one line for every tenth of the work.", aliases=["-q"])
 ]
+Logs = Annotated[
+    tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...],
+    tyro.conf.arg(help="Also send metrics to these; metrics.jsonl is written in any case."),
+]
 RunFolder = Annotated[Path, tyro.conf.arg(help="The run directory.", metavar="RUN"), tyro.conf.Positional]
 
 
@@ -38,10 +42,13 @@ class Demo:
 class TrainPreset:
     """Train with the settings of a preset; its domain adds settings and flags."""
 
+    config: Path | None = None
+    """A JSON file with settings, the settings.json of a run or a part of one; flags on the command line win."""
     out: Path | None = None
     """The run directory; if not given, a folder of runs/ that is named after preset, objective and seed."""
+    log: Logs = ()
     tensorboard: bool = False
-    """Also write curves for TensorBoard."""
+    """The same as --log tensorboard."""
     quiet: Quiet = False
 
 
@@ -65,8 +72,9 @@ class Resume:
     run: RunFolder
     data_root: Path | None = None
     """Folder or file where the images or the text are now, if they moved."""
+    log: Logs = ()
     tensorboard: bool = False
-    """Also write curves for TensorBoard."""
+    """The same as --log tensorboard."""
     quiet: Quiet = False
 
 

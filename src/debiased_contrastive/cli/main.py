@@ -20,6 +20,7 @@ except ModuleNotFoundError:
 from debiased_contrastive import __version__
 from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import COMMANDS, Audit, Bounds, Demo, TrainPreset, Verify, preset_command
+from debiased_contrastive.cli.config import find_config, read_config
 from debiased_contrastive.cli.terminal import (
     explain_lost_process,
     explain_memory,
@@ -30,7 +31,7 @@ from debiased_contrastive.cli.terminal import (
     say,
     show,
 )
-from debiased_contrastive.domain import Domain
+from debiased_contrastive.domain import Domain, Preset
 from debiased_contrastive.runs import Run
 
 
@@ -142,7 +143,7 @@ def _parse(words: list[str], domains: Sequence[Domain]) -> Any:
             kind = _choose({name: _make_stub(preset.what) for name, (_, preset) in presets.items()})
             if len(words) > 1 and words[1] in presets:
                 domain, preset = presets[words[1]]
-                kind, used, description = preset_command(domain, preset), 2, preset.what
+                kind, used, description = _preset_command(words[1:], domain, preset, presets), 2, preset.what
     messages = io.StringIO()
     try:
         with contextlib.redirect_stderr(messages), _widen_terminal(words):
@@ -155,6 +156,17 @@ def _parse(words: list[str], domains: Sequence[Domain]) -> Any:
         _fail(_shorten(messages.getvalue()))
     except ValueError as error:
         # Settings that do not go together are no single flag's fault.
+        _fail(str(error))
+
+
+def _preset_command(
+    words: list[str], domain: Domain, preset: Preset[Any], presets: dict[str, tuple[Domain, Preset[Any]]]
+) -> type[TrainPreset]:
+    """The flags of a preset, whose defaults a file may have changed."""
+    file = find_config(words)
+    try:
+        return preset_command(domain, preset if file is None else read_config(file, words, domain, presets))
+    except (ValueError, FileNotFoundError) as error:
         _fail(str(error))
 
 

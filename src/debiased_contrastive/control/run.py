@@ -1,7 +1,7 @@
 """CURL with any of the objectives (Section 5.3): a run directory in, a trained agent out, and what it gains."""
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -17,6 +17,7 @@ from debiased_contrastive.control.settings import CONTROL_PRESETS, ControlSettin
 from debiased_contrastive.domain import Bar, Demo, Progress
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import EVALUATION, STRIP, Run, finished_run
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
 from debiased_contrastive.training.machine import choose_device
 from debiased_contrastive.training.settings import as_json, from_json
@@ -37,13 +38,13 @@ def check_task(settings: ControlSettings, fabric: Fabric, _flags: Any, _progress
 
 
 def train(
-    settings: ControlSettings, run: Run, fabric: Fabric, _data: None = None, *, tensorboard: bool = False
+    settings: ControlSettings, run: Run, fabric: Fabric, _data: None = None, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train to the end of the run, as `fit` does; the agent is written at the end."""
     if not run.is_finished:
         rollout = Rollout(settings, fabric.device)
         rollout.evaluated = _last_return(run)
-        yield from fit(rollout, run, fabric, Identity(as_json(settings)), tensorboard=tensorboard)
+        yield from fit(rollout, run, fabric, Identity(as_json(settings)), log=log)
         save_encoder(run.folder, rollout.module, as_json(settings))
     remove_replay(run.folder)
 

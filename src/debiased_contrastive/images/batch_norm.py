@@ -7,6 +7,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+_PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+
 
 def synchronise_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:
     """Replace every batch norm of a module by one that sees all processes; names and state stay.
@@ -16,6 +18,12 @@ def synchronise_batch_norm(module: nn.Module, device: torch.device) -> nn.Module
     Returns:
         The module itself, or its replacement where it is a batch norm.
     """
+    for part in module.modules():
+        if isinstance(part, _BatchNorm) and type(part) not in _PLAIN:
+            raise ValueError(
+                f"several processes share plain batch norm; this encoder has {type(part).__name__}, which "
+                "does more: train it in one process, or choose another encoder"
+            )
     if device.type == "cuda":
         converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
         return converted

@@ -26,6 +26,8 @@ _DATA_NAMES = {
     "cifar10": "CIFAR-10",
     "stl10": "STL-10",
     "folder": "a folder of images",
+    "hf": "a Hugging Face data set",
+    "dataset": "a data set from Python",
 }
 _OFFICIAL = (
     ("last_top1", "Official top-1", "probe of the released code, after its last epoch"),
@@ -118,9 +120,9 @@ class ImageFlags:
 
 
 def _load() -> Work:
-    from debiased_contrastive.images import evaluate, run
+    from debiased_contrastive.images import evaluate, frozen, run
 
-    return Work(run.open_images, run.train, evaluate.evaluate, evaluate.embed)
+    return Work(run.open_images, run.train, evaluate.evaluate, evaluate.embed, frozen.load_encoder)
 
 
 def _demo() -> Demo:

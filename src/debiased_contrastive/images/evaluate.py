@@ -22,30 +22,27 @@ from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.evaluation.official import MULTIVIEW, official_probe
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.images.augment import make_views, normalise, prepare
-from debiased_contrastive.images.encoders import Pair, ResNet, SmallConvNet
-from debiased_contrastive.images.images import FolderImages, Images, read_image_folder
-from debiased_contrastive.images.networks import make_encoder
+from debiased_contrastive.images.frozen import load_encoder
+from debiased_contrastive.images.images import FolderImages, ImageSet, read_image_folder
 from debiased_contrastive.images.settings import (
     DEMO_SETTINGS,
     CMCSettings,
     ImageSettings,
     SimCLRObjective,
     move_data,
-    read_settings,
 )
 from debiased_contrastive.images.sources import ProbeImages, read_probe_images
 from debiased_contrastive.images.views import Views
 from debiased_contrastive.numerics import derive_seed, make_generator
-from debiased_contrastive.runs import EVALUATION, TSNE, Run, finished_run
+from debiased_contrastive.runs import EVALUATION, TSNE, Run
 from debiased_contrastive.training.machine import choose_device
-from debiased_contrastive.training.weights import load_trained
 
 BATCH = 512
 MAP_POINTS = 2000
 """Largest number of test images on the map."""
 
 
-def read_batches(images: Images | FolderImages, chosen: Tensor | None = None) -> Iterator[Tensor]:
+def read_batches(images: ImageSet, chosen: Tensor | None = None) -> Iterator[Tensor]:
     """Yield all images, or the chosen ones, in uint8 batches; those of a folder are decoded ahead."""
     return images.prefetch((torch.arange(len(images)) if chosen is None else chosen).split(BATCH))
 
@@ -53,7 +50,7 @@ def read_batches(images: Images | FolderImages, chosen: Tensor | None = None) ->
 @torch.no_grad()
 def compute_features(
     encoder: nn.Module,
-    images: Images | FolderImages,
+    images: ImageSet,
     views: Views,
     device: torch.device,
     on_progress: Callable[[int, int], None] | None = None,
@@ -104,8 +101,8 @@ def evaluate(
         if bar is not None:
             bar.at(parts.index(part), len(parts), part)
 
-    settings, encoder = load_encoder(run.folder)
-    settings = move_data(settings, data_root, test_root)
+    frozen = load_encoder(run.folder)
+    settings, encoder = move_data(frozen.settings, data_root, test_root), frozen.network
     train, test = images or read_probe_images(settings.data)
     assert train.labels is not None
     assert test.labels is not None
@@ -133,17 +130,8 @@ def evaluate(
     return results
 
 
-def load_encoder(folder: Path) -> tuple[ImageSettings, ResNet | SmallConvNet | Pair]:
-    """Load the settings of a finished run and its encoder, in evaluation mode."""
-    run = finished_run(folder)
-    settings = read_settings(run.settings)
-    encoder = make_encoder(settings)
-    load_trained(run, encoder)
-    return settings, encoder.eval()
-
-
 def _geometry(
-    encoder: nn.Module, settings: ImageSettings, test: Images | FolderImages, features: Tensor, device: torch.device
+    encoder: nn.Module, settings: ImageSettings, test: ImageSet, features: Tensor, device: torch.device
 ) -> dict[str, float]:
     """Compute the alignment of two views of each test image, and uniformity and class similarity of the images."""
     assert test.labels is not None
@@ -161,8 +149,8 @@ def _geometry(
 def _train_official_probe(
     encoder: nn.Module,
     settings: ImageSettings,
-    train: Images | FolderImages,
-    test: Images | FolderImages,
+    train: ImageSet,
+    test: ImageSet,
     device: torch.device,
 ) -> Any:
     assert train.labels is not None
@@ -198,7 +186,7 @@ def crop_middle(pixels: Tensor) -> Tensor:
     return pixels[:, :, top : top + height, left : left + width]
 
 
-def _compute_map(features: Tensor, test: Images | FolderImages, seed: int) -> dict[str, Any]:
+def _compute_map(features: Tensor, test: ImageSet, seed: int) -> dict[str, Any]:
     """Compute a t-SNE map, by cosine distances, of some test images; labels only colour it."""
     from sklearn import manifold
 
@@ -217,11 +205,12 @@ def _compute_map(features: Tensor, test: Images | FolderImages, seed: int) -> di
 
 def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
     """Compute features, names and labels of a folder of images, by the encoder of a finished run."""
-    settings, encoder = load_encoder(folder)
+    frozen = load_encoder(folder)
+    settings, encoder = frozen.settings, frozen.network
     device = choose_device(settings.training.accelerator)
     encoder.to(device)
     data = settings.data
-    size = data.folder_size if data.name == "folder" else settings.views.size
+    size = data.folder_size if data.name in ("folder", "hf") else settings.views.size
     # Without room in memory, the images keep the names of their files.
     images = read_image_folder(source, size, in_memory_bytes=0)
     assert isinstance(images, FolderImages)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -92,15 +93,16 @@ def decode_images(paths: Sequence[str], size: int) -> npt.NDArray[np.uint8]:
     """
     pixels = np.empty((len(paths), 3, size, size), np.uint8)
     for place, path in enumerate(paths):
-        pixels[place] = _decode(path, size).transpose(2, 0, 1)
+        pixels[place] = decode_image(path, size, path).transpose(2, 0, 1)
     return pixels
 
 
-def _decode(path: str, size: int) -> npt.NDArray[np.uint8]:
+def decode_image(source: str | BinaryIO, size: int, name: str) -> npt.NDArray[np.uint8]:
+    """Decode one image to (size, size, 3), as `decode_images` does; `name` begins the message where that fails."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return _crop_centre(path, size)
+            return _crop_centre(source, size)
     except UnidentifiedImageError:
         reason = "not a JPEG, PNG, WebP, BMP, GIF, TIFF or PPM image"
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -115,21 +117,26 @@ def _decode(path: str, size: int) -> npt.NDArray[np.uint8]:
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
     # Without the cause: not every exception survives the way back from a worker.
-    raise ValueError(f"{path} cannot be read: {reason}; replace or remove it")
+    raise ValueError(f"{name} cannot be read: {reason}; replace or remove it")
 
 
-def _crop_centre(path: str, size: int) -> npt.NDArray[np.uint8]:
-    with Image.open(path, formats=_FORMATS) as image:
+def _crop_centre(source: str | BinaryIO, size: int) -> npt.NDArray[np.uint8]:
+    with Image.open(source, formats=_FORMATS) as image:
         # JPEG can be decoded at a fraction of its size; twice what is needed leaves no trace.
         image.draft(None, (2 * size, 2 * size))
-        colours = _to_rgb(image)
-    side = min(colours.size)
-    left, top = ((length - side) / 2 for length in colours.size)
+        colours = to_rgb(image)
+    return np.asarray(scale_centre(colours, size))
+
+
+def scale_centre(image: Image.Image, size: int) -> Image.Image:
+    """Scale the short side to `size`, and crop the centre to a square."""
+    side = min(image.size)
+    left, top = ((length - side) / 2 for length in image.size)
     box = (left, top, left + side, top + side)
-    return np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR, box=box))
+    return image.resize((size, size), Image.Resampling.BILINEAR, box=box)
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "F":
         raise ValueError("floating-point pixels have no known range")
     if image.mode.startswith("I"):

@@ -1,4 +1,4 @@
-"""A set of images: `Images` in memory, or `FolderImages` that are decoded ahead of time by other processes."""
+"""Sets of images: `Images` in memory, and `FolderImages` that are decoded ahead of time by other processes."""
 
 import hashlib
 import os
@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,37 @@ _DIGEST_FILES = 256
 _DIGEST_BYTES = 2**16
 """Bytes of such a file that are read at its start, in its middle and at its end."""
 _Parts = list[Future[npt.NDArray[np.uint8]]]
+
+
+class ImageSet(Protocol):
+    """What the trainer asks of a set of images."""
+
+    @property
+    def labels(self) -> Tensor | None:
+        """(n,) int64, -1 where unknown; None where nothing is known"""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The name of each label; empty where nothing is known."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+
+    @property
+    def digest(self) -> str:
+        """A digest that is the same for the same images, wherever they lie."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> Tensor:
+        """Return the images (b, c, h, w) uint8 at these indices (b,)."""
+
+    def prefetch(self, batches_of_indices: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield the batches at these indices, in order; indices may be read ahead."""
+
+    def only(self, classes: Sequence[int], per_class: int | None = None) -> "ImageSet":
+        """Select the images of some classes, which become 0..k-1, and the first so many of each."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +79,13 @@ class Images:
     def digest(self) -> str:
         """A digest that is the same for the same images, wherever they lie."""
         pixels = hashlib.sha256(self.source.encode() or self.pixels.cpu().contiguous().numpy().data)
-        return _join_digest(pixels.hexdigest(), self.pixels.shape, self.labels)
+        return join_digest(pixels.hexdigest(), self.pixels.shape, self.labels)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        channels, height, width = self.pixels.shape[1:]
+        return channels, height, width
 
     def __post_init__(self) -> None:
         if self.pixels.dim() != 4 or self.pixels.dtype != torch.uint8:
@@ -61,18 +99,14 @@ class Images:
                 f"labels must be int64, one for each of the {len(self)} images; got {self.labels.dtype} "
                 f"{tuple(self.labels.shape)}"
             )
-        if bool(((self.labels < -1) | (self.labels >= len(self.class_names))).any()):
-            raise ValueError(
-                f"labels must lie in -1..{len(self.class_names) - 1}, one for each class name; got "
-                f"{int(self.labels.min())}..{int(self.labels.max())}"
-            )
+        check_labels(self.labels, self.class_names)
 
     def __len__(self) -> int:
         return self.pixels.shape[0]
 
     def batch(self, indices: Tensor) -> Tensor:
         """Return the images (b, c, h, w) uint8 at these indices (b,)."""
-        _check_indices(indices)
+        check_indices(indices)
         return self.pixels.index_select(0, indices.to(self.pixels.device))
 
     def prefetch(self, batches_of_indices: Iterable[Tensor]) -> Iterator[Tensor]:
@@ -87,8 +121,8 @@ class Images:
             per_class: Keep the first so many images of each class, all if None. Fewer are an error: the class
                 prior of an experiment must not change unseen.
         """
-        places, labels, names = _select(self.labels, self.class_names, classes, per_class)
-        source = _join_digest(self.source, (), places) if self.source else ""
+        places, labels, names = select_classes(self.labels, self.class_names, classes, per_class)
+        source = join_digest(self.source, (), places) if self.source else ""
         return Images(self.batch(places), labels, names, source)
 
 
@@ -127,8 +161,13 @@ class FolderImages:
 
     def only(self, classes: Sequence[int], per_class: int | None = None) -> "FolderImages":
         """Select some classes, as `Images.only` does; the result has processes of its own."""
-        places, labels, names = _select(self.labels, self.class_names, classes, per_class)
+        places, labels, names = select_classes(self.labels, self.class_names, classes, per_class)
         return replace(self, paths=self._paths_at(places), labels=labels, class_names=names)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Channels, height and width of every image."""
+        return 3, self.size, self.size
 
     @cached_property
     def digest(self) -> str:
@@ -143,7 +182,7 @@ class FolderImages:
                 for start in (0, size // 2, max(0, size - _DIGEST_BYTES)):
                     file.seek(start)
                     digest.update(file.read(_DIGEST_BYTES))
-        return _join_digest(digest.hexdigest(), (), self.labels)
+        return join_digest(digest.hexdigest(), (), self.labels)
 
     def close(self) -> None:
         """End the processes; they start again when they are needed."""
@@ -158,7 +197,7 @@ class FolderImages:
         self.close()
 
     def _paths_at(self, indices: Tensor) -> list[str]:
-        _check_indices(indices)
+        check_indices(indices)
         return [self.paths[place] for place in indices.tolist()]
 
     def _submit(self, paths: list[str]) -> _Parts:
@@ -245,20 +284,28 @@ def _load_into_memory(images: FolderImages, on_progress: Callable[[int, int], No
     return Images(pixels, images.labels, images.class_names, images.digest)
 
 
-def _join_digest(content: str, shape: Sequence[int], numbers: Tensor | None) -> str:
+def join_digest(content: str, shape: Sequence[int], numbers: Tensor | None) -> str:
     digest = hashlib.sha256(f"{content}:{list(shape)}:".encode())
     if numbers is not None:
         digest.update(numbers.cpu().numpy().data)
     return digest.hexdigest()
 
 
-def _check_indices(indices: Tensor) -> None:
+def check_labels(labels: Tensor, class_names: tuple[str, ...]) -> None:
+    if bool(((labels < -1) | (labels >= len(class_names))).any()):
+        raise ValueError(
+            f"labels must lie in -1..{len(class_names) - 1}, one for each class name; got "
+            f"{int(labels.min())}..{int(labels.max())}"
+        )
+
+
+def check_indices(indices: Tensor) -> None:
     # A mask is refused, since as numbers it would mean images 0 and 1.
     if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32):
         raise ValueError(f"indices must be integers of shape (b,); got {indices.dtype} {tuple(indices.shape)}")
 
 
-def _select(
+def select_classes(
     labels: Tensor | None, class_names: tuple[str, ...], classes: Sequence[int], per_class: int | None
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Find the places of the images of some classes in their order, their new labels and class names."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from debiased_contrastive.images.cmc import CMC
 from debiased_contrastive.images.evaluate import compute_features, read_batches
-from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.images import ImageSet
 from debiased_contrastive.images.settings import ImageSettings
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
 from debiased_contrastive.images.sources import draw_known_labels
@@ -41,7 +41,7 @@ class Source:
     def __init__(
         self,
         settings: ImageSettings,
-        images: Images | FolderImages,
+        images: ImageSet,
         fabric: Fabric,
         method: SimCLR | QueueSimCLR | CMC,
         epoch: int,
@@ -218,11 +218,11 @@ def shrink(pixels: Tensor) -> Tensor:
     return F.interpolate(pixels.float(), (side, side), mode="area").round().byte()
 
 
-def check_knowledge(settings: ImageSettings, images: Images | FolderImages) -> None:
+def check_knowledge(settings: ImageSettings, images: ImageSet) -> None:
     """Raise where the knowledge cannot be made of these images, or of the file that the settings name."""
     if settings.membership.reads_labels and images.labels is None:
         raise ValueError(
-            f"membership.source {settings.membership.source} needs class folders; the images are in one folder: "
+            f"membership.source {settings.membership.source} needs labels, such as class folders; these have none: "
             "use groups, guide or own"
         )
     if settings.membership.source == "classifier" and len(images.class_names) < 2:

@@ -19,6 +19,7 @@ from debiased_contrastive.images.encoders import (
 )
 from debiased_contrastive.images.settings import CMCSettings, Encoder, ImageSettings
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
+from debiased_contrastive.images.timm_encoders import PREFIX, TimmEncoder
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.bank import DebiasedBankLoss
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
@@ -30,20 +31,22 @@ from debiased_contrastive.numerics import make_generator
 _RESNETS = {"resnet18": resnet18, "resnet34": resnet34, "resnet50": resnet50}
 
 
-def make_encoder(settings: ImageSettings) -> ResNet | SmallConvNet | Pair:
+def make_encoder(settings: ImageSettings) -> ResNet | SmallConvNet | TimmEncoder | Pair:
     """Make a fresh encoder for the views of these settings, or two of them for luminance and colour."""
     channels = len(settings.views.mean)
     if isinstance(settings, CMCSettings):
-        return _make_pair(settings.encoder, channels)
-    return _make_encoder(settings.encoder, channels)
+        return _make_pair(settings.encoder, channels, settings.views.size)
+    return _make_encoder(settings.encoder, channels, settings.views.size)
 
 
-def _make_pair(settings: Encoder, channels: int) -> Pair:
-    first, others = (_make_encoder(settings, count) for count in (1, channels - 1))
+def _make_pair(settings: Encoder, channels: int, size: int) -> Pair:
+    first, others = (_make_encoder(settings, count, size) for count in (1, channels - 1))
     return Pair(first, others, feature_dim=first.feature_dim + others.feature_dim)
 
 
-def _make_encoder(settings: Encoder, channels: int) -> ResNet | SmallConvNet:
+def _make_encoder(settings: Encoder, channels: int, size: int) -> ResNet | SmallConvNet | TimmEncoder:
+    if settings.name.startswith(PREFIX):
+        return TimmEncoder(settings.name.removeprefix(PREFIX), in_channels=channels, size=size)
     if settings.name == "small":
         return small_convnet(in_channels=channels, width=settings.width, feature_dim=8 * settings.width)
     return _RESNETS[settings.name](stem=settings.stem, in_channels=channels, width=settings.width)
@@ -54,7 +57,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     if isinstance(settings, CMCSettings):
         return _make_cmc(settings, images, gather)
     objective = settings.objective
-    encoder = _make_encoder(settings.encoder, len(settings.views.mean))
+    encoder = _make_encoder(settings.encoder, len(settings.views.mean), settings.views.size)
     head = projector(encoder.feature_dim, settings.encoder.hidden_dim, settings.encoder.out_dim)
     given: dict[str, Any] = {**_correction(settings), "beta": objective.beta}
     known = None if settings.membership.source == "none" else HeldKnowledge()
@@ -73,7 +76,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
 
 def _make_cmc(settings: CMCSettings, images: int, gather: bool) -> CMC:
     objective, dim = settings.objective, settings.encoder.out_dim
-    encoder = _make_pair(settings.encoder, len(settings.views.mean))
+    encoder = _make_pair(settings.encoder, len(settings.views.mean), settings.views.size)
     loss = DebiasedBankLoss(
         objective.temperature,
         **_correction(settings),
@@ -133,9 +136,9 @@ def forward_operations(settings: ImageSettings) -> int:
 
 
 def count_images(settings: ImageSettings) -> int | None:
-    """Count the training images; None for a folder, which is not read."""
+    """Count the training images; None where they would have to be read for it."""
     data = settings.data
-    if data.name == "folder":
+    if data.name not in _TRAINING_IMAGES:
         return None
     if data.classes or data.per_class is not None:
         return (data.per_class or _PER_CLASS[data.name]) * (len(data.classes) or 10)

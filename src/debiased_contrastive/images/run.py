@@ -1,8 +1,11 @@
 """SimCLR and CMC on images (Section 5.1): a run directory in, a trained one out, however often interrupted."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import asdict
+import math
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -17,10 +20,10 @@ from debiased_contrastive.images.cmc import CMC
 from debiased_contrastive.images.domain import ImageFlags
 from debiased_contrastive.images.download import fetch
 from debiased_contrastive.images.evaluate import compute_features
-from debiased_contrastive.images.images import FolderImages, Images
+from debiased_contrastive.images.images import ImageSet
 from debiased_contrastive.images.knowledge import Source, check_knowledge
-from debiased_contrastive.images.networks import make_method
-from debiased_contrastive.images.settings import CMCSettings, ImageSettings, SimCLRObjective
+from debiased_contrastive.images.networks import make_encoder, make_method
+from debiased_contrastive.images.settings import CMCSettings, Data, ImageSettings, SimCLRObjective
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR, bank_false_negative_rate, false_negative_rate
 from debiased_contrastive.images.sources import (
     batch_indices,
@@ -30,19 +33,21 @@ from debiased_contrastive.images.sources import (
     read_probe_images,
     read_training_images,
 )
+from debiased_contrastive.images.timm_encoders import PREFIX
 from debiased_contrastive.membership.files import join_digest
 from debiased_contrastive.negatives.bank import draw_places
 from debiased_contrastive.numerics import derive_seed, make_generator
-from debiased_contrastive.runs import Run
+from debiased_contrastive.runs import Run, existing_run, open_run
 from debiased_contrastive.training.gradient import GradientLearner, steps_per_epoch
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
-from debiased_contrastive.training.machine import physical_memory
+from debiased_contrastive.training.machine import physical_memory, start_fabric
 from debiased_contrastive.training.settings import as_json
 from debiased_contrastive.training.weights import save_encoder
 
 
 def train(
-    settings: ImageSettings, run: Run, fabric: Fabric, images: Images | FolderImages, *, tensorboard: bool = False
+    settings: ImageSettings, run: Run, fabric: Fabric, images: ImageSet, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train to the end of the run, as `fit` does; the encoder is written at the end."""
     batch, world = settings.training.batch, fabric.world_size
@@ -65,14 +70,47 @@ def train(
         is_due=metrics.is_due,
     )
     identity = Identity(as_json(settings), len(images), join_digest(images.digest, source.rows))
-    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, identity, log=log)
     if fabric.is_global_zero:
         save_encoder(run.folder, method.encoder, as_json(settings))
 
 
+def train_images(
+    settings: ImageSettings,
+    images: ImageSet,
+    folder: "str | os.PathLike[str]",
+    *,
+    on_update: Callable[[Update], None] = lambda _update: None,
+    log: Sequence[LogName] = (),
+) -> Run:
+    """Train on images that Python holds, to the end of a run; a run that was stopped goes on, bit for bit.
+
+    Args:
+        settings: What to train, such as those of a preset. Of their `data`, only the order is used.
+        images: What to train on, as `images_from_dataset` gives it; the same ones when a run goes on.
+        folder: The run directory; it is made if it is not there.
+        on_update: Called after every step, with how far the training is.
+        log: Where metrics go beside metrics.jsonl: csv, tensorboard, wandb, mlflow.
+
+    Returns:
+        The finished run, for `images.evaluate.evaluate`, `load_encoder` and the report.
+    """
+    settings = replace(settings, data=Data("dataset", order=settings.data.order))
+    fabric = start_fabric(settings.training.accelerator, settings.training.precision)
+    check_images(settings, images, fabric)
+    if fabric.is_global_zero:
+        open_run(Path(folder), as_json(settings), "images")
+    fabric.barrier()
+    run = existing_run(Path(folder))
+    if not run.is_finished:
+        for update in train(settings, run, fabric, images, log=log):
+            on_update(update)
+    return run
+
+
 def make_inputs(
     settings: ImageSettings,
-    images: Images | FolderImages,
+    images: ImageSet,
     fabric: Fabric,
     wanted: range,
     *,
@@ -110,7 +148,7 @@ def _needs_ids(settings: ImageSettings) -> bool:
 
 
 def _read_pixels(
-    settings: ImageSettings, images: Images | FolderImages, wanted: range, part: slice
+    settings: ImageSettings, images: ImageSet, wanted: range, part: slice
 ) -> Iterable[tuple[Tensor, Tensor]]:
     """Read indices and pixels of each step; those of a folder are decoded ahead."""
 
@@ -120,7 +158,7 @@ def _read_pixels(
     return zip(indices(), images.prefetch(indices()), strict=True)
 
 
-def _read_labels(settings: ImageSettings, images: Images | FolderImages) -> dict[str, Tensor]:
+def _read_labels(settings: ImageSettings, images: ImageSet) -> dict[str, Tensor]:
     """Return the labels that the objective may read, by the name of the argument that takes them."""
     objective = settings.objective
     if objective.kind == "unbiased":
@@ -132,9 +170,7 @@ def _read_labels(settings: ImageSettings, images: Images | FolderImages) -> dict
     return {}
 
 
-def open_images(
-    settings: ImageSettings, fabric: Fabric, flags: ImageFlags | None, progress: Progress
-) -> Images | FolderImages:
+def open_images(settings: ImageSettings, fabric: Fabric, flags: ImageFlags | None, progress: Progress) -> ImageSet:
     """Read the images to train on, and download them if the flags say so; raise where they do not suit."""
     if flags is not None and flags.download and fabric.is_global_zero:
         archive, root = find_archive(settings.data), find_root(settings.data)
@@ -150,40 +186,48 @@ def count_views(settings: ImageSettings) -> int:
     return 1 if isinstance(settings, CMCSettings) else settings.objective.num_positives + 1
 
 
-def check_images(settings: ImageSettings, images: Images | FolderImages, fabric: Fabric) -> None:
+def check_images(settings: ImageSettings, images: ImageSet, fabric: Fabric) -> None:
     """Raise unless the images suit the settings: their number, and their labels where those are read."""
     batch, world = settings.training.batch, fabric.world_size
     steps_per_epoch(len(images), batch)
     if batch % world:
         raise ValueError(f"batch must be a multiple of the number of processes, {world}; got {batch}")
     _check_memory(settings, images, fabric)
+    if settings.encoder.name.startswith(PREFIX):
+        make_encoder(settings)  # raises where timm or the size of the views does not suit
     labels, objective = images.labels, settings.objective
     if objective.kind == "unbiased" and (labels is None or bool((labels < 0).any())):
         raise ValueError(
             f"kind=unbiased reads every label; {settings.data.name} has images without one: use biased or debiased"
         )
+    if settings.training.knn_every and settings.data.name == "dataset":
+        raise ValueError("knn_every needs test images, and a data set from Python has none: set knn_every to 0")
+    if settings.training.knn_every and settings.data.name == "hf" and labels is None:
+        raise ValueError("knn_every needs labels, which these images have not: set knn_every to 0")
     if (
         settings.training.knn_every
         and settings.data.name == "folder"
         and (settings.data.test_root is None or labels is None)
     ):
         raise ValueError("knn_every needs class folders and --data.test-root DIR: give them, or set knn_every to 0")
-    channels = images.pixels.shape[1] if isinstance(images, Images) else 3
+    channels = images.shape[0]
     if channels != len(settings.views.mean):
         raise ValueError(
             f"views.mean and views.std must have one value per channel, {channels} here; got "
             f"{len(settings.views.mean)}: set both for these images"
         )
     if isinstance(objective, SimCLRObjective) and objective.known_labels and labels is None:
-        raise ValueError("known_labels needs class folders; the images are in one folder: set known_labels to 0")
+        raise ValueError(
+            "known_labels needs labels, such as class folders; these images have none: set known_labels to 0"
+        )
     check_knowledge(settings, images)
 
 
-def _check_memory(settings: ImageSettings, images: Images | FolderImages, fabric: Fabric) -> None:
+def _check_memory(settings: ImageSettings, images: ImageSet, fabric: Fabric) -> None:
     """Raise where a batch of images and views exceeds the memory of the machine, whatever the network."""
     batch, side = settings.training.batch, settings.views.size
     count = count_views(settings)
-    pixels = 3 * images.size**2 if isinstance(images, FolderImages) else images.pixels[0].numel()
+    pixels = math.prod(images.shape)
     needed = batch * (pixels + 4 * count * len(settings.views.mean) * side**2) / fabric.world_size
     if fabric.device.type == "cpu" and needed > (memory := physical_memory()):
         raise ValueError(
@@ -202,13 +246,13 @@ class ImageMetrics:
         fabric: Fabric,
         method: SimCLR | QueueSimCLR | CMC,
         epoch: int,
-        images: Images | FolderImages,
+        images: ImageSet,
         source: Source,
     ) -> None:
         self.source = source
         self.settings, self.fabric, self.method, self.epoch = settings, fabric, method, epoch
         self.labels, self.count = images.labels, len(images)
-        self.probes: tuple[Images | FolderImages, Images | FolderImages] | None = None
+        self.probes: tuple[ImageSet, ImageSet] | None = None
 
     def is_due(self, step: int) -> bool:
         """Tell whether this step is logged in any case."""

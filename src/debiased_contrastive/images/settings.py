@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 from debiased_contrastive.domain import Preset, name_presets
 from debiased_contrastive.images.membership import ImageMembership
@@ -20,14 +20,19 @@ from debiased_contrastive.training.settings import (
     whole_path,
 )
 
+EncoderName: TypeAlias = Literal["small", "resnet18", "resnet34", "resnet50"]
+
 
 @dataclass(frozen=True)
 class Data:
     """Which images to learn from."""
 
-    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder"] = "cifar10"
+    LATER: ClassVar = frozenset({"image_column", "label_column", "train_split", "test_split"})
+
+    name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder", "hf", "dataset"] = "cifar10"
     """fashion is a part of Fashion-MNIST that comes with the package, fashion-mnist all of it; folder is any
-    folder of images."""
+    folder of images; hf a Hugging Face data set that save_to_disk wrote; dataset stands in runs that were begun
+    from Python, with images of their own."""
     root: Path | None = None
     """Folder of the images; if not given, the environment variable DEBIASED_DATA says it."""
     test_root: Path | None = None
@@ -37,10 +42,18 @@ class Data:
     per_class: int | None = None
     """Number of training images of each class to use, the first ones; all if not given."""
     folder_size: int = 64
-    """For a folder: side in pixels to which images are scaled and cropped when they are read."""
+    """For a folder and hf: side in pixels to which images are scaled and cropped when they are read."""
     order: Order = "epochs"
     """See each image once in an epoch (epochs), or draw every batch anew (drawn). With a memory bank, epochs give
     away which row is an image's own: towards their end it is one of the old ones."""
+    image_column: str = "image"
+    """For hf: the column of images."""
+    label_column: str | None = "label"
+    """For hf: the column of labels, class labels, whole numbers or words; None reads none."""
+    train_split: str = "train"
+    """For hf: the split to train on."""
+    test_split: str = "test"
+    """For hf: the split to evaluate on."""
 
     def __post_init__(self) -> None:
         check_words(self)
@@ -55,8 +68,9 @@ class Encoder:
 
     EARLIER: ClassVar = frozenset({"pair", "hidden_dim"})
 
-    name: Literal["small", "resnet18", "resnet34", "resnet50"] = "resnet50"
-    """The architecture: a small convolutional network, or a ResNet."""
+    name: EncoderName | str = "resnet50"
+    """The architecture: a small convolutional network, a ResNet, or timm:NAME, a model of timm with random weights;
+    stem and width say nothing there."""
     stem: Literal["imagenet", "cifar"] = "cifar"
     """First layer of a ResNet: 3 x 3 without max-pool for small images, or the usual one."""
     width: int = 64
@@ -66,6 +80,8 @@ class Encoder:
 
     def __post_init__(self) -> None:
         check_words(self)
+        if self.name not in (words := get_args(EncoderName)) and not self.name.startswith("timm:"):
+            raise ValueError(f"encoder.name must be one of {', '.join(words)}, or timm:NAME; got {self.name!r}")
         check_at_least(1, width=self.width, out_dim=self.out_dim)
 
 

@@ -21,7 +21,9 @@ from debiased_contrastive.reproduce import runner
 from debiased_contrastive.reproduce.runner import Job, Seeds, Study, grid, read_results
 from debiased_contrastive.runs import Run
 from debiased_contrastive.text.corpus import Corpus
-from debiased_contrastive.text.run import evaluate, make_method, make_sentence_encoder, read_corpus, score_tasks
+from debiased_contrastive.text.frozen import SentenceEncoder
+from debiased_contrastive.text.quickthoughts import make_method
+from debiased_contrastive.text.run import evaluate, read_corpus, score_tasks
 from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective, TextSettings, TowerName, with_corpus
 
 SCALES = {"small": TEXT_PRESETS["quickthoughts-small"].settings, "paper": TEXT_PRESETS["quickthoughts"].settings}
@@ -66,7 +68,7 @@ def measure_untrained(settings: TextSettings, tasks: Path) -> dict[str, Any]:
     corpus = read_corpus(settings)
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     method = make_method(settings, corpus.tokenizer.get_vocab_size())
-    scores = score_tasks(make_sentence_encoder(method, corpus.tokenizer, settings.text.longest), tasks)
+    scores = score_tasks(SentenceEncoder(method, corpus.tokenizer, settings.text.longest).encode, tasks)
     content = runner.settings_without_places(settings)
     return {"settings": content, "trained": False, "sentences": len(corpus), "tasks": scores}
 

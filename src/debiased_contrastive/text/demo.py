@@ -13,7 +13,7 @@ from debiased_contrastive.evaluation.geometry import knn_accuracy, mean_classifi
 from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.runs import EVALUATION, Run
-from debiased_contrastive.text.run import load_sentence_encoder
+from debiased_contrastive.text.frozen import load_encoder
 from debiased_contrastive.text.sentences import read_austen
 from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective, TextSettings
 
@@ -63,7 +63,7 @@ def settings_on(text: Path) -> TextSettings:
 def probe_novels(run: Run, _bar: Bar | None = None) -> dict[str, Any]:
     """Probe which novel held-out sentences are from, and add the accuracies to the run's evaluation."""
     novels = read_novels()
-    vectors, test = load_sentence_encoder(run.folder)(novels.sentences), novels.held_out
+    vectors, test = load_encoder(run.folder).encode(novels.sentences), novels.held_out
     sets = (vectors[~test], novels.books[~test], vectors[test], novels.books[test])
     result = {
         "linear": asdict(linear_probe(*sets)),

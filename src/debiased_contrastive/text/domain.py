@@ -1,7 +1,7 @@
 """What the command line and the report know of text. Never imports torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePath
 from statistics import fmean
@@ -73,15 +73,15 @@ _TASKS = tuple(
 class TextFlags:
     """Flags of `debiased train` beside the settings."""
 
-    corpus: Path | None = None
+    corpus: Path | None = field(default=None, metadata={"replaces": "text.path"})
     """The text to train on: a .txt file with one sentence a line and blank lines as breaks, a .tsv or .parquet
     file, or a folder of such files. The default is six novels of Jane Austen that come with the package."""
 
 
 def _load() -> Work:
-    from debiased_contrastive.text import run
+    from debiased_contrastive.text import frozen, run
 
-    return Work(run.open_corpus, run.train, run.evaluate, run.embed)
+    return Work(run.open_corpus, run.train, run.evaluate, run.embed, frozen.load_encoder)
 
 
 def _demo() -> Demo:

@@ -17,8 +17,8 @@ from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.objectives.estimator import Floor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
-from debiased_contrastive.text.settings import Denominator
-from debiased_contrastive.text.towers import Tower
+from debiased_contrastive.text.settings import Denominator, TextSettings
+from debiased_contrastive.text.towers import Tower, build_tower
 
 NO_NEIGHBOURS = Diagnostics(
     tau_plus=0.0, floored=0.0, tau_cap_median=1.0, tau_cap_low=1.0, mean_log_g=math.nan,
@@ -160,6 +160,25 @@ class QuickThoughts(DebiasedLoss):
             num_positives=num_positives,
             lower=self.floor.log_level(log_mean_unlabeled, self.temperature),
         )
+
+
+def make_method(settings: TextSettings, num_tokens: int, *, gather: bool = False) -> QuickThoughts:
+    """Make an untrained method for a vocabulary of that size, padding included; `gather` joins all processes."""
+    towers, objective = settings.towers, settings.objective
+    left, right = (
+        build_tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest)
+        for _ in range(2)
+    )
+    return QuickThoughts(
+        left,
+        right,
+        tau_plus=objective.correction if settings.membership.source == "none" else 0.0,
+        temperature=objective.temperature,
+        denominator=objective.denominator,
+        floor=objective.floor,
+        gather=gather,
+        strength=settings.membership.given_strength,
+    )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,39 +21,35 @@ from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups
 from debiased_contrastive.membership.strength import choose_strength
 from debiased_contrastive.numerics import derive_seed
-from debiased_contrastive.runs import Run, existing_run, finished_run
+from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.text.corpus import Corpus, OnProgress, load_corpus
-from debiased_contrastive.text.quickthoughts import QuickThoughts
+from debiased_contrastive.text.frozen import VOCABULARY, load_encoder
+from debiased_contrastive.text.quickthoughts import QuickThoughts, make_method
 from debiased_contrastive.text.sentences import austen_path, list_files, read_sentences
 from debiased_contrastive.text.settings import TextSettings
 from debiased_contrastive.text.task_files import TASK_NAMES, read_tasks
 from debiased_contrastive.text.tasks import Encode, evaluate_sentences, write_scores
-from debiased_contrastive.text.towers import build_tower, load_words_
+from debiased_contrastive.text.towers import load_words_
 from debiased_contrastive.text.vocabulary import (
     check_word_vectors,
     list_words,
-    parse_tokenizer,
     read_word_vectors,
-    tokenise,
 )
 from debiased_contrastive.training.checkpoint import checkpoints
 from debiased_contrastive.training.gradient import GradientLearner
+from debiased_contrastive.training.loggers import LogName
 from debiased_contrastive.training.loop import Identity, Update, fit
-from debiased_contrastive.training.machine import choose_device, compute_once
+from debiased_contrastive.training.machine import compute_once
 from debiased_contrastive.training.membership import describe_tau_plus
 from debiased_contrastive.training.settings import as_json, from_json
-from debiased_contrastive.training.weights import load_trained, save_encoder
+from debiased_contrastive.training.weights import save_encoder
 
-VOCABULARY = "vocabulary.json"
-"""The file in the run directory that holds the tokeniser."""
 TASK_DATA_VARIABLE = "DEBIASED_TASK_DATA"
 """The environment variable that says where the sentence tasks are."""
 SMALLEST_BATCH = 4
 """A sentence, its two neighbours, and another."""
-ENCODER_BATCH, SENTENCES_PER_UPDATE = 256, 4096
-"""Sentences that are encoded together, and sentences after which a progress bar moves."""
-SentenceEncoder: TypeAlias = Callable[[Sequence[str]], Tensor]
-"""From n sentences to (n, d) vectors."""
+SENTENCES_PER_UPDATE = 4096
+"""Sentences after which a progress bar moves."""
 
 
 def read_corpus(
@@ -134,7 +130,7 @@ def make_knowledge(settings: TextSettings, rows: Array | None) -> Knowledge:
 
 
 def train(
-    settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, tensorboard: bool = False
+    settings: TextSettings, run: Run, fabric: Fabric, corpus: Corpus, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train to the end of the run, as `fit` does; the towers are written at the end."""
     torch.manual_seed(derive_seed(settings.seed, "weights"))
@@ -177,7 +173,7 @@ def train(
         measure=measure,
     )
     identity = Identity(as_json(settings), len(corpus), join_digest(corpus.digest, rows))
-    yield from fit(learner, run, fabric, identity, tensorboard=tensorboard)
+    yield from fit(learner, run, fabric, identity, log=log)
     method.known = None
     if fabric.is_global_zero:
         save_encoder(run.folder, method, as_json(settings), beside=(VOCABULARY,))
@@ -236,60 +232,6 @@ def inputs(
         }
 
 
-def make_method(settings: TextSettings, num_tokens: int, *, gather: bool = False) -> QuickThoughts:
-    """Make an untrained method for a vocabulary of that size, padding included; `gather` joins all processes."""
-    towers, objective = settings.towers, settings.objective
-    left, right = (
-        build_tower(towers.name, num_tokens, towers.word_dim, towers.hidden_dim, settings.text.longest)
-        for _ in range(2)
-    )
-    return QuickThoughts(
-        left,
-        right,
-        tau_plus=objective.correction if settings.membership.source == "none" else 0.0,
-        temperature=objective.temperature,
-        denominator=objective.denominator,
-        floor=objective.floor,
-        gather=gather,
-        strength=settings.membership.given_strength,
-    )
-
-
-def load_sentence_encoder(folder: Path, device: torch.device | None = None) -> SentenceEncoder:
-    """Load the encoder of a finished run, onto the device of its settings unless another is given."""
-    run = finished_run(folder)
-    settings = from_json(TextSettings, run.settings)
-    try:
-        tokenizer = parse_tokenizer(read_text(folder / VOCABULARY))
-    except ValueError as error:
-        raise ValueError(f"{folder / VOCABULARY} is damaged ({error}): restore it from a copy") from None
-    method = make_method(settings, tokenizer.get_vocab_size())
-    load_trained(run, method)
-    device = device or choose_device(settings.training.accelerator)
-    return make_sentence_encoder(method.to(device), tokenizer, settings.text.longest)
-
-
-def make_sentence_encoder(method: QuickThoughts, tokenizer: Any, longest: int) -> SentenceEncoder:
-    """Make an encoder of these towers and the Hugging Face tokeniser of their corpus."""
-    method.eval()
-    device = next(method.parameters()).device
-
-    @torch.no_grad()
-    def encode(sentences: Sequence[str]) -> Tensor:
-        parts = []
-        # Sorted by length, so that there is little padding; the order is restored at the end.
-        order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
-        for start in range(0, len(order), ENCODER_BATCH):
-            chosen = [sentences[place] for place in order[start : start + ENCODER_BATCH]]
-            rows = tokenise(tokenizer, chosen, longest)
-            parts.append(method.vectors(rows.tokens.to(device), rows.lengths).cpu())
-        if not parts:
-            raise ValueError("there must be at least one sentence to encode; got none")
-        return torch.cat(parts)[torch.tensor(order).argsort()]
-
-    return encode
-
-
 def evaluate(run: Run, bar: Bar | None = None, *, tasks: Sequence[str] = (), task_data: Path | None = None) -> None:
     """Score a finished run on sentence tasks, all six if none is named, and write each score when it is done.
 
@@ -301,7 +243,7 @@ def evaluate(run: Run, bar: Bar | None = None, *, tasks: Sequence[str] = (), tas
             f"give --task-data, the folder with the files of the sentence tasks, or set {TASK_DATA_VARIABLE}"
         )
     names = [name for name in TASK_NAMES if not tasks or name in tasks or "all" in tasks]
-    encode = load_sentence_encoder(run.folder)
+    encode = load_encoder(run.folder).encode
     write_scores(run, encode, read_tasks(Path(folder), names), None if bar is None else bar.at)
 
 
@@ -317,7 +259,7 @@ def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
     sentences = [sentence for block in blocks for sentence in block.sentences]
     if not sentences:
         raise ValueError(f"{source} must hold at least one sentence; it holds none")
-    encode, parts = load_sentence_encoder(folder), []
+    encode, parts = load_encoder(folder).encode, []
     with progress(f"embed {len(sentences)} sentences") as bar:
         for start in range(0, len(sentences), SENTENCES_PER_UPDATE):
             parts.append(encode(sentences[start : start + SENTENCES_PER_UPDATE]).numpy())

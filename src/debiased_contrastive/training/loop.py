@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from debiased_contrastive.runs import METRICS, Run, settings_difference
 from debiased_contrastive.training.checkpoint import check_places, latest_checkpoint, save_checkpoint
+from debiased_contrastive.training.loggers import Loggers, LogName
 from debiased_contrastive.training.weights import check_finite, state_difference, with_current_names
 
 
@@ -99,7 +100,7 @@ class Identity:
 
 
 def fit(
-    learner: Learner, run: Run, fabric: Fabric, identity: Identity, *, tensorboard: bool = False
+    learner: Learner, run: Run, fabric: Fabric, identity: Identity, *, log: Sequence[LogName] = ()
 ) -> Generator[Update, None, None]:
     """Train from the newest checkpoint, or from the start, and yield after every step.
 
@@ -111,38 +112,39 @@ def fit(
         run: The run directory.
         fabric: Launched devices.
         identity: The settings and data that the checkpoints must have.
-        tensorboard: Also write curves for TensorBoard.
+        log: Where metrics go beside metrics.jsonl.
     """
     _check_same_data(identity, fabric)
     with _sole_writer(run, fabric):
         _restore(learner, run, fabric, identity)
-        log = Log(learner, run, fabric, tensorboard=tensorboard)
+        lines, status = Log(learner, run, fabric, log), "failed"
         try:
             while learner.step < learner.steps:
                 learner.learn()
-                log.write_if_due()
+                lines.write_if_due()
                 if learner.step % learner.checkpoint_every == 0 or learner.step == learner.steps:
                     _save(learner, run, fabric, identity)
                 yield Update(learner.step, learner.steps, learner.samples, learner.note)
+            status = "success"
         except GeneratorExit:
             # Several processes would have to agree where to stop; there, the last checkpoint stands.
             if fabric.world_size == 1:
                 _save(learner, run, fabric, identity)
             raise
+        finally:
+            lines.close(status)
 
 
 class Log:
     """Lines of metrics every few steps, with the time between them."""
 
-    def __init__(self, learner: Learner, run: Run, fabric: Fabric, *, tensorboard: bool) -> None:
+    def __init__(self, learner: Learner, run: Run, fabric: Fabric, log: Sequence[LogName] = ()) -> None:
         self.learner, self.run, self.is_first = learner, run, fabric.is_global_zero
-        self.board: Any = None
-        if tensorboard and self.is_first:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # What the board has of later steps is dropped.
-            self.board = SummaryWriter(str(run.folder / "tensorboard"), purge_step=learner.step + 1)
+        self.loggers = Loggers(log if self.is_first else (), run, learner.step)
         self._restart_clock()
+
+    def close(self, status: str) -> None:
+        self.loggers.close(status)
 
     def _restart_clock(self) -> None:
         self.step, self.start = self.learner.step, time.perf_counter()
@@ -156,11 +158,7 @@ class Log:
         values = self.learner.measure(step - self.step, seconds)
         if self.is_first:
             self.run.log(step, values)
-        if self.board is not None:
-            for name, value in values.items():
-                if isinstance(value, int | float):
-                    self.board.add_scalar(name, value, step)
-            self.board.flush()
+        self.loggers.write(step, values)
         self._restart_clock()
 
 

@@ -1,7 +1,7 @@
 """What the settings of all domains have in common: objective, length and speed, checks, and their form as JSON."""
 
 import os
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -110,21 +110,21 @@ def whole_path(path: Path | None) -> Path | None:
 
 def as_json(settings: Any) -> dict[str, Any]:
     """The settings as JSON holds them, without the fields in `LATER` of their class that have their default."""
+    later = _later(settings)
+    values = ((item, getattr(settings, item.name)) for item in fields(settings))
+    return {item.name: _plain(value) for item, value in values if item.name not in later or value != _default(item)}
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: plain(inner) for name, inner in value.items()}
-        if isinstance(value, tuple):
-            return [plain(inner) for inner in value]
-        return str(value) if isinstance(value, Path) else value
 
-    result: dict[str, Any] = plain(asdict(settings))
-    for name in _later(settings):
-        # Such a field is a section, which can be made without arguments.
-        section = getattr(settings, name)
-        if section == type(section)():
-            del result[name]
-    return result
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return as_json(value)
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _default(item: "Field[Any]") -> Any:
+    return item.default if item.default_factory is MISSING else item.default_factory()
 
 
 def _later(kind: Any) -> frozenset[str]:
@@ -142,6 +142,31 @@ def from_json(kind: type[T], content: dict[str, Any]) -> T:
     return settings
 
 
+def with_json(settings: T, content: Any, where: str, *, old_names: bool = False) -> T:
+    """Put what JSON holds, which may be a part of the settings, in the place of their values.
+
+    Args:
+        settings: The settings that are changed.
+        content: Values by name, sections as objects.
+        where: Begins a message, such as the name of the file.
+        old_names: Pass over names that earlier versions had, as whole files of theirs hold them.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} must hold settings by name; got {content!r}")
+    known = [item.name for item in fields(settings)]  # type: ignore[arg-type]
+    ignored: frozenset[str] = getattr(settings, "EARLIER", frozenset()) if old_names else frozenset()
+    if unknown := [name for name in content if name not in known and name not in ignored]:
+        raise ValueError(f"{where} has {unknown[0]}, which is no setting there: use some of {', '.join(known)}")
+    hints, changed = get_type_hints(type(settings)), {}
+    for name in (name for name in known if name in content):
+        own, given, place = getattr(settings, name), content[name], f"{where}: {name}"
+        if is_dataclass(own):
+            changed[name] = with_json(own, given, place, old_names=old_names)
+        else:
+            changed[name] = _convert(hints[name], given, place, "change it there")
+    return replace(settings, **changed)  # type: ignore[type-var]
+
+
 def _make(kind: Any, content: Any, where: str) -> Any:
     names = {item.name for item in fields(kind)}
     given = set(content) - getattr(kind, "EARLIER", frozenset()) if isinstance(content, dict) else set()
@@ -155,14 +180,14 @@ def _make(kind: Any, content: Any, where: str) -> Any:
     return kind(**{name: _convert(hints[name], content[name], f"{where}.{name}") for name in names - missing})
 
 
-def _convert(hint: Any, value: Any, where: str) -> Any:
+def _convert(hint: Any, value: Any, where: str, advice: str = f"restore {SETTINGS} from a copy") -> Any:
     if is_dataclass(hint):
         return _make(hint, value, where)
     for kind in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
         if _fits(kind, value):
             return tuple(value) if isinstance(value, list) else Path(value) if kind is Path else value
     wanted = " or ".join(map(str, get_args(hint))) if get_origin(hint) is Literal else _name(hint)
-    raise ValueError(f"{where} must be {wanted}; got {value!r}: restore {SETTINGS} from a copy")
+    raise ValueError(f"{where} must be {wanted}; got {value!r}: {advice}")
 
 
 def _fits(kind: Any, value: Any) -> bool:
