@@ -60,7 +60,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     known = None if settings.membership.source == "none" else HeldKnowledge()
     if objective.negatives == "batch":
         loss = DebiasedNTXentLoss(objective.temperature, **given, gather_distributed=gather)
-        return SimCLR(encoder, head, loss, known)
+        return SimCLR(encoder, head, loss, known, every_positive=objective.kind == "biased")
     # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does, and
     # what an automatic tau_plus sees.
     gather = gather and objective.auto

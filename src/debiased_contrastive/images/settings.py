@@ -113,7 +113,8 @@ class SimCLRObjective(ImageObjective):
     kind: Literal["biased", "debiased", "unbiased"] = "debiased"
     """The usual loss, the corrected one, or the oracle that reads every label."""
     num_positives: int = 1
-    """Number of positive views of each image, beside the anchor's own view."""
+    """Number of positive views of each image, beside the anchor's own view. The debiased loss estimates the class
+    with all of them; in the biased one, with a batch of unlabeled samples, each is the numerator in turn."""
     known_labels: float = 0.0
     """Share of the labels that the correction may read: images of the same known class are positives."""
     beta: float = 0.0
