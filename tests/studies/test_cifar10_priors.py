@@ -14,7 +14,7 @@ from debiased_contrastive.reproduce.runner import Job, fill
 from studies import cifar10_priors
 from studies.cifar10_priors import Sample, class_pairs, compare, markdown, random_pairs
 from studies.priors import METHODS
-from tests.reproduce.test_figure4 import tiny
+from tests.studies.test_gap import tiny
 
 
 def generator() -> torch.Generator:
