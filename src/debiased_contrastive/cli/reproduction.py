@@ -19,7 +19,8 @@ def reproduce(command: Reproduce) -> None:
         return
     item = load_item(command.item)
     folder, scale = item.folder(command.out, command.scale), item.scales[command.scale]
-    jobs = choose_rows(item.jobs(_request(command, item, command.scale)), command.rows or None)
+    request = _request(command, item, command.scale)
+    jobs = choose_rows(item.jobs(request), command.rows or None)
     if command.first_step:
         _time_first_steps(jobs)
         return
@@ -28,6 +29,7 @@ def reproduce(command: Reproduce) -> None:
         missing = missing_jobs(jobs, folder)
         if missing:
             say(f"{item.name}, {scale.what}: {len(missing)} of {count(len(jobs), 'run')} to do; {scale.cost}")
+            item.check(request)
             missing[0].check_data()
         with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
             workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)

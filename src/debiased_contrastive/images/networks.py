@@ -137,6 +137,8 @@ def count_images(settings: ImageSettings) -> int | None:
     data = settings.data
     if data.name == "folder":
         return None
+    if isinstance(data.per_class, tuple):
+        return sum(data.per_class)
     if data.classes or data.per_class is not None:
         return (data.per_class or _PER_CLASS[data.name]) * (len(data.classes) or 10)
     return _TRAINING_IMAGES[data.name]

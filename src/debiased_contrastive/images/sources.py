@@ -87,7 +87,9 @@ def _read_official(data: Data, split: str) -> Images:
     return _READERS[data.name](find_root(data), split)  # type: ignore[arg-type]
 
 
-def _select(images: Images | FolderImages, data: Data, per_class: int | None) -> Images | FolderImages:
+def _select(
+    images: Images | FolderImages, data: Data, per_class: int | tuple[int, ...] | None
+) -> Images | FolderImages:
     if not data.classes and per_class is None:
         return images
     return images.only(data.classes or range(len(images.class_names)), per_class)

@@ -1,4 +1,4 @@
-"""Figure 2: what sampling bias costs: accuracy of the biased, debiased and unbiased loss over training (CIFAR10)."""
+"""Figure 2: what sampling bias costs, by the biased, debiased and unbiased loss over training (CIFAR10)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

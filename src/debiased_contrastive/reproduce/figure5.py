@@ -1,4 +1,4 @@
-"""Figure 5: maps of the biased, debiased and unbiased loss side by side (CIFAR10); its runs are those of Figure 2."""
+"""Figure 5: maps of the biased, debiased and unbiased loss side by side (CIFAR10), by the runs of Figure 2."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -99,6 +99,8 @@ class Item:
     """The first of them decides; further ones explain it."""
     plot: Callable[[Path], Mapping[str, str]] = lambda _folder: {}
     """From a folder of results to drawings by their names."""
+    check: Callable[[Request], None] = lambda _request: None
+    """Raises where something is missing that training alone would not miss."""
     note: str = ""
     """What a reader of the table must know: what the paper states in numbers, and what it does not."""
     folders: Mapping[str, str] = field(default_factory=dict)

@@ -91,6 +91,8 @@ class Job:
     """What is trained; a file that holds a result of other settings is refused."""
     domain: str = ""
     """The domain in which the settings are trained; empty where nothing is trained."""
+    train: "Callable[..., Generator[Update, None, None]] | None" = None
+    """Trains instead of the domain's own function, from (settings, run, fabric, data), as that does."""
 
     def make(
         self, runs: Path, at: At = lambda _done, _total, _note: None, is_stopped: Callable[[], bool] = lambda: False
@@ -119,7 +121,7 @@ class Job:
         work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
         data = work.open_data(self.settings, fabric, None, _unseen)
         run = open_run(runs / self.name, as_json(self.settings), domain.name)
-        return run, data, work.train(self.settings, run, fabric, data)
+        return run, data, (self.train or work.train)(self.settings, run, fabric, data)
 
     def check_data(self) -> None:
         """Raise in one line where its data are missing, or do not suit."""

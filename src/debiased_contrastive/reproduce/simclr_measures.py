@@ -4,13 +4,16 @@ from typing import Any
 
 import torch
 
-from debiased_contrastive.evaluation.geometry import effective_prior
+from debiased_contrastive.evaluation.few_shot import few_shot
+from debiased_contrastive.evaluation.geometry import effective_prior, knn_accuracy
+from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.files import read_json
 from debiased_contrastive.images.augment import make_views
 from debiased_contrastive.images.cmc import CMC
-from debiased_contrastive.images.evaluate import evaluate
+from debiased_contrastive.images.evaluate import compute_features, evaluate, load_encoder
 from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
+from debiased_contrastive.images.sources import read_probe_images
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.reproduce.runner import read_measures
 from debiased_contrastive.runs import TSNE, Run
@@ -28,6 +31,30 @@ def measure_run(settings: Any, run: Run, images: Any, *, draw_map: bool = False)
         "knn": {str(line["step"]): line["knn"] for line in run.metrics() if "knn" in line},
     }
     return {**found, "map": read_json(run.folder / TSNE)} if draw_map else found
+
+
+def measure_probes(run: Run) -> dict[str, Any]:
+    """The evaluation alone, of a run whose checkpoints may hold another module than SimCLR."""
+    evaluate(run, draw_map=False)
+    return {"measures": read_measures(run)}
+
+
+def measure_head_and_tail(settings: Any, run: Run, head: int) -> dict[str, Any]:
+    """The evaluation, and accuracies on test images of the first `head` classes and of the others apart."""
+    found = measure_probes(run)
+    _, encoder = load_encoder(run.folder)
+    train, test = read_probe_images(settings.data)
+    x, y = (compute_features(encoder, part, settings.views, torch.device("cpu")) for part in (train, test))
+    assert train.labels is not None
+    assert test.labels is not None
+    for name, chosen in (("head", test.labels < head), ("tail", test.labels >= head)):
+        labelled = (x, train.labels, y[chosen], test.labels[chosen])
+        found["measures"] |= {
+            f"linear_{name}": linear_probe(*labelled).top1,
+            f"knn_{name}": knn_accuracy(*labelled),
+            f"few_shot_10_{name}": few_shot(*labelled, shots=(10,))[10].accuracy,
+        }
+    return found
 
 
 def measure_prior(settings: Any, run: Run, images: Any) -> float:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, Data, SimCLRSettings
+from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.item import Scale
 from debiased_contrastive.reproduce.runner import Seeds, read_percent, read_results
@@ -135,7 +135,3 @@ def _seen(runs: Seeds) -> list[str]:
     one = next(iter(runs.values()))["settings"]
     passes = one["training"]["epochs"] * (1 + one["objective"]["num_positives"])
     return [f"{fmean(floored):.1%}" if floored else "-", f"{fmean(tau):.3f}" if tau else "-", f"{passes}"]
-
-
-def with_data(settings: SimCLRSettings, data: Data) -> SimCLRSettings:
-    return replace(settings, data=data)
