@@ -4,44 +4,21 @@ Cross-entropy on the known labels beside the biased loss, and regression on the 
 contrast. Encoder, start, order, views, optimiser and length are those of the other rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from debiased_contrastive.images.networks import make_method
-from debiased_contrastive.images.run import make_inputs
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
-from debiased_contrastive.images.sources import batch_indices, draw_known_labels, read_training_images
-from debiased_contrastive.numerics import derive_seed
+from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.reproduce import controls
 from debiased_contrastive.runs import Run, open_run
-from debiased_contrastive.training.gradient import GradientLearner, steps_per_epoch
-from debiased_contrastive.training.loop import Identity, fit
+from debiased_contrastive.training.loop import Update
 from debiased_contrastive.training.machine import start_fabric
 from debiased_contrastive.training.settings import as_json
-from debiased_contrastive.training.weights import save_encoder
-
-
-class WithClassifier(nn.Module):
-    """SimCLR with a linear classifier on its features, which learns the known labels at the same time."""
-
-    def __init__(self, method: SimCLR, classes: int) -> None:
-        super().__init__()
-        self.method, self.encoder = method, method.encoder
-        self.classifier = nn.Linear(method.encoder.feature_dim, classes)  # type: ignore[arg-type]
-
-    def forward(self, views: Tensor, targets: Tensor) -> Tensor:
-        """The loss between views (2, b, ...), and the cross-entropy with labels (b,), -1 where unknown."""
-        features = self.encoder(views.flatten(0, 1))
-        z = self.method.projector(features).unflatten(0, views.shape[:2])
-        labels = targets.repeat(len(views))
-        wrong = F.cross_entropy(self.classifier(features), labels, ignore_index=-1, reduction="sum")
-        loss: Tensor = self.method.loss(*z) + wrong / (labels >= 0).sum().clamp(min=1)
-        return loss
 
 
 class Regression(nn.Module):
@@ -59,42 +36,19 @@ class Regression(nn.Module):
 
 def train_with_classifier(settings: SimCLRSettings, share: float, folder: Path) -> Run:
     """Train the biased loss beside cross-entropy on a share of the labels, those that a membership would read."""
-    images = read_training_images(settings.data)
-    assert images.labels is not None
-    known = draw_known_labels(images.labels, share, settings.seed)
-    return _train(settings, folder, images, known, lambda method: WithClassifier(method, len(images.class_names)))
+    return _train(settings, folder, partial(controls.train_with_classifier, share=share))
 
 
 def train_regression(settings: SimCLRSettings, guide: Tensor, folder: Path) -> Run:
     """Train the encoder to tell the features (n, d) of a guide, each of mean 0 and variance 1."""
     targets = (guide - guide.mean(0)) / guide.std(0).clamp(min=1e-6)
-    images = read_training_images(settings.data)
-    return _train(settings, folder, images, targets, lambda method: Regression(method, guide.shape[1]))
+    extend = partial(Regression, dim=guide.shape[1])
+    return _train(settings, folder, partial(controls.train_control, targets=targets, extend=extend))
 
 
-def _train(settings: SimCLRSettings, folder: Path, images: Any, targets: Tensor, extend: Any) -> Run:
+def _train(settings: SimCLRSettings, folder: Path, train: Callable[..., Generator[Update, None, None]]) -> Run:
     fabric = start_fabric(settings.training.accelerator, settings.training.precision)
-    run = open_run(folder, as_json(settings), "images")
-    epoch = steps_per_epoch(len(images), settings.training.batch)
-    torch.manual_seed(derive_seed(settings.seed, "weights"))
-    module = extend(make_method(settings, gather=False))
-
-    def inputs(wanted: range) -> Iterator[dict[str, Any]]:
-        for step, given in zip(wanted, make_inputs(settings, images, fabric, wanted), strict=True):
-            yield {"views": given["views"], "targets": targets[batch_indices(settings, step, len(images))]}
-
-    learner = GradientLearner(
-        module,
-        settings.training,
-        fabric,
-        seed=settings.seed,
-        epoch=epoch,
-        unit="images",
-        inputs=inputs,
-        measure=lambda _step: {},
-        is_due=lambda _step: False,
-    )
-    for _ in fit(learner, run, fabric, Identity(as_json(settings), len(images), images.digest)):
+    run, images = open_run(folder, as_json(settings), "images"), read_training_images(settings.data)
+    for _ in train(settings, run, fabric, images):
         pass
-    save_encoder(run.folder, module.encoder, as_json(settings))
     return run

@@ -19,11 +19,11 @@ from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
 from debiased_contrastive.report.analyses import markdown as theory_table
 from debiased_contrastive.reproduce import table1, table2, table3
-from debiased_contrastive.reproduce.figure4 import markdown as gap_table
 from studies import control_steps
 from studies.auto_tau_plus import is_closer, read_worlds
 from studies.auto_tau_plus import markdown as auto_table
 from studies.cifar10_priors import markdown as cifar10_prior_table
+from studies.gap import markdown as gap_table
 from studies.priors import markdown as prior_table
 from studies.sentence_floors import markdown as floors_table
 from tests.mutants import MUTANTS, PACKAGE

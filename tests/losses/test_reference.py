@@ -36,6 +36,7 @@ def check(got: Tensor, want: list[float]) -> None:
     beta=st.sampled_from([0.0, 1.0]),
     on_floor=st.sampled_from(FLOORS),
     normalize=st.booleans(),
+    every_positive=st.booleans(),
     seed=st.integers(0, 99),
 )
 def test_nt_xent_equals_the_loop(
@@ -47,6 +48,7 @@ def test_nt_xent_equals_the_loop(
     beta: float,
     on_floor: OnFloor,
     normalize: bool,
+    every_positive: bool,
     seed: int,
 ) -> None:
     z = views(b, 4, num_views, seed=seed)
@@ -62,9 +64,35 @@ def test_nt_xent_equals_the_loop(
     if not normalize:
         z = tuple(0.1 * view for view in z)  # a loop in linear space overflows beyond e^709
     want = batches.nt_xent(
-        lists(*z), temperature, [tau_plus] * b, normalize=normalize, on_floor=on_floor, beta=beta
+        lists(*z),
+        temperature,
+        [tau_plus] * b,
+        normalize=normalize,
+        on_floor=on_floor,
+        beta=beta,
+        every_positive=every_positive,
     )
-    check(loss(*z), want)
+    check(loss(*z, every_positive=every_positive), want)
+
+
+def test_the_biased_loss_with_every_view_as_a_positive_is_a_mean_of_softplus() -> None:
+    z = views(5, 4, 4, seed=1)
+    loss = dc.DebiasedNTXentLoss(0.5, 0.0)
+    unit = torch.stack(z).double()
+    unit = unit / unit.norm(dim=-1, keepdim=True)
+    terms = []
+    for k in (0, 1):
+        for i in range(5):
+            others = torch.cat([unit[0][torch.arange(5) != i], unit[1][torch.arange(5) != i]])
+            log_sum = (others @ unit[k, i] / 0.5).logsumexp(0)
+            terms += [
+                torch.nn.functional.softplus(log_sum - unit[w, i] @ unit[k, i] / 0.5) for w in range(4) if w != k
+            ]
+    torch.testing.assert_close(loss(*z, every_positive=True), torch.stack(terms).mean())
+    # Two views have one positive each, so nothing changes, bit for bit.
+    assert torch.equal(loss(z[0], z[1], every_positive=True), loss(z[0], z[1]))
+    with pytest.raises(ValueError, match="every_positive and attraction both add positives"):
+        loss(*z, membership=torch.eye(5, dtype=torch.float64), attraction=0.1, every_positive=True)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -25,6 +25,7 @@ def nt_xent(
     beta: float = 0.0,
     labels: list[int] | None = None,
     positive_labels: list[int] | None = None,
+    every_positive: bool = False,
 ) -> list[float]:
     """The loss of each anchor: all of view 0, then all of view 1."""
     b = len(views[0])
@@ -39,6 +40,7 @@ def nt_xent(
             positive = s(views[1 - k][i])
             unlabeled = [s(views[w][j]) for w in (0, 1) for j in range(b) if j != i]
             positives = [s(views[w][i]) for w in range(len(views)) if w != k]
+            numerators = positives if every_positive else [positive]
             if labels is not None:
                 true = [s(views[w][j]) for w in (0, 1) for j in range(b) if labels[j] != labels[i]]
                 losses.append(unbiased(positive, true, q=len(unlabeled), beta=beta))
@@ -51,7 +53,8 @@ def nt_xent(
                     if j != i and positive_labels[j] == positive_labels[i]
                 ]
                 positives = same or positives
-            losses.append(debiased(positive, unlabeled, positives, tau_plus[i], lower, on_floor, beta))
+            each = [debiased(one, unlabeled, positives, tau_plus[i], lower, on_floor, beta) for one in numerators]
+            losses.append(sum(each) / len(each))
     return losses
 
 

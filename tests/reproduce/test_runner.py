@@ -19,7 +19,7 @@ from debiased_contrastive.images.settings import ImageTraining
 from debiased_contrastive.reproduce import figure4, table1, table2, table3
 from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, main, means_by_part, shorten, take_share
 from debiased_contrastive.runs import Run
-from tests.reproduce.test_figure4 import tiny
+from tests.studies.test_gap import tiny
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

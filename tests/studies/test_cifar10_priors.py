@@ -9,12 +9,12 @@ import torch
 from torch.nn import functional as F
 
 from debiased_contrastive.prior import mixture
-from debiased_contrastive.reproduce.figure4 import make_jobs
 from debiased_contrastive.reproduce.runner import Job, fill
 from studies import cifar10_priors
 from studies.cifar10_priors import Sample, class_pairs, compare, markdown, random_pairs
+from studies.gap import make_jobs
 from studies.priors import METHODS
-from tests.reproduce.test_figure4 import tiny
+from tests.studies.test_gap import tiny
 
 
 def generator() -> torch.Generator:

@@ -13,8 +13,9 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.reproduce.controls import WithClassifier
 from studies.membership import make_job, make_jobs, measure_before
-from studies.membership_controls import Regression, WithClassifier, train_regression
+from studies.membership_controls import Regression, train_regression
 from studies.membership_length import markdown as length_markdown
 from studies.membership_rows import BASES, ROWS
 from studies.membership_sources import draw_groups, repulsion_removed

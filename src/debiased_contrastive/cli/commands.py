@@ -163,6 +163,49 @@ class Presets:
 
 
 @dataclass(frozen=True)
+class Reproduce:
+    """Run a figure or table of the paper, or a question that it leaves open; without a name, list them."""
+
+    item: Annotated[str | None, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional] = None
+    """What to run, such as figure4c; all that there is, with cost and results, if not given."""
+    scale: Literal["smoke", "small", "paper"] = "small"
+    """Seconds on data in the package, some minutes a run on a core, or the published setting."""
+    out: Path = Path("results")
+    """Folder of the results, one folder in it for each item and scale. Results that are there are kept."""
+    runs: Path = Path("build/reproduce")
+    """Folder of the trainings, which are resumed where they were cut off; the workers of a cluster share it."""
+    rows: tuple[str, ...] = ()
+    """Names of the rows to run; all if not given."""
+    seeds: int | None = None
+    """Number of seeds; that of the scale if not given."""
+    workers: int | None = None
+    """Number of processes, of one thread each; as many as there are cores if not given."""
+    cluster: str | None = None
+    """Run on a Dask cluster instead: the address of its scheduler, or local:K for K processes here."""
+    epochs: int | None = None
+    """Length of the runs, instead of the scale's."""
+    data: Path | None = None
+    """Folder of the images, or the text; for images the environment variable DEBIASED_DATA if not given."""
+    task_data: Path | None = None
+    """For table2: folder with the files of the sentence tasks."""
+    task: str = "cartpole-swingup"
+    """For table3: a task of the DeepMind control suite."""
+    frames: int | None = None
+    """For table3: simulated frames of each run, instead of the scale's."""
+    show: bool = False
+    """Run nothing, and show the results that are there."""
+    first_step: bool = False
+    """Do the first step of each row, say how long it took and what the whole would take, and keep nothing."""
+    quiet: Quiet = False
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "workers", "epochs", "frames"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
+
+
+@dataclass(frozen=True)
 class Verify:
     """Check every lemma and theorem of the paper where expectations are exact; exit with 1 if one fails."""
 
@@ -238,6 +281,7 @@ COMMANDS: dict[str, type] = {
     "report": Report,
     "data": Data,
     "presets": Presets,
+    "reproduce": Reproduce,
     "verify": Verify,
     "bounds": Bounds,
     "audit": Audit,

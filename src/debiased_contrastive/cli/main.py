@@ -19,7 +19,16 @@ except ModuleNotFoundError:
 
 from debiased_contrastive import __version__
 from debiased_contrastive.cli import DOMAINS
-from debiased_contrastive.cli.commands import COMMANDS, Audit, Bounds, Demo, TrainPreset, Verify, preset_command
+from debiased_contrastive.cli.commands import (
+    COMMANDS,
+    Audit,
+    Bounds,
+    Demo,
+    Reproduce,
+    TrainPreset,
+    Verify,
+    preset_command,
+)
 from debiased_contrastive.cli.config import find_config, read_config
 from debiased_contrastive.cli.terminal import (
     explain_lost_process,
@@ -32,6 +41,7 @@ from debiased_contrastive.cli.terminal import (
     show,
 )
 from debiased_contrastive.domain import Domain, Preset
+from debiased_contrastive.reproduce.names import NAMES
 from debiased_contrastive.runs import Run
 
 
@@ -78,6 +88,10 @@ def _run(command: Any, word: str, domains: Sequence[Domain]) -> None:
         from debiased_contrastive.cli import analyses
 
         getattr(analyses, word)(command)
+    elif isinstance(command, Reproduce):
+        from debiased_contrastive.cli.reproduction import reproduce
+
+        reproduce(command)
     else:
         from debiased_contrastive.cli import actions
 
@@ -88,6 +102,8 @@ def _find_extra(command: Any, domains: Sequence[Domain]) -> str:
     """Find the extra of the package that brings what a command needs."""
     if isinstance(command, Verify | Bounds | Audit):
         return "prior" if isinstance(command, Audit) else "theory"
+    if isinstance(command, Reproduce) and command.cluster:
+        return "cluster"
     name = command.domain if isinstance(command, Demo) else ""
     if isinstance(command, TrainPreset):
         name = next(one.name for one in domains if command.settings.preset in one.presets)  # type: ignore[attr-defined]
@@ -131,7 +147,8 @@ def _parse(words: list[str], domains: Sequence[Domain]) -> Any:
         if (flag or not word) and flag != "--title":
             _fail(f"{flag if flag.startswith('-') else 'an argument'} must have a value; got nothing")
     presets = {name: (domain, preset) for domain in domains for name, preset in domain.presets.items()}
-    for place, choices in ((0, tuple(COMMANDS)), (1, tuple(presets) if words[:1] == ["train"] else ())):
+    named = {"train": tuple(presets), "reproduce": NAMES}.get(words[0], ()) if words else ()
+    for place, choices in ((0, tuple(COMMANDS)), (1, named)):
         if choices and len(words) > place and not words[place].startswith("-") and words[place] not in choices:
             _fail(f"{words[place]!r} must be one of {', '.join(choices)}")
     # Flags are made only for the preset that was named: for all of them, help would be slow.

@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from debiased_contrastive.files import printable
@@ -93,6 +93,65 @@ class Bar:
         if total and (tenth := 10 * done // total) > self.tenth:
             self.tenth = tenth
             say(f"{self.what}: {done} of {total} {note}".rstrip())
+
+
+class Board:
+    """The progress of several runs at once: a bar for each, and one for all of them with the time left."""
+
+    def __init__(self, runs: int, stop: "Stop", *, quiet: bool) -> None:
+        """Show `runs` runs; in quiet mode, and where nobody watches, a line for every tenth of each."""
+        self.runs, self.stop, self.parts, self.ended = runs, stop, dict[str, float](), 0
+        self.lines, self.tasks = dict[str, Bar](), dict[str, TaskID]()
+        note = TextColumn("{task.fields[note]}", markup=False)
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), note, TimeRemainingColumn())
+        self.display = None if quiet or not console.is_terminal else Progress(*columns, console=console)
+
+    def __enter__(self) -> "Board":
+        if self.display is not None:
+            self.all = self.display.add_task(f"{self.runs} runs", total=self.runs, note="")
+            self.display.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self.display is not None:
+            self.display.stop()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the user asked to stop."""
+        return self.stop.asked
+
+    def at(self, name: str, done: int, total: int, note: str) -> None:
+        """A run stands at `done` of `total`."""
+        self.parts[name] = done / total
+        if self.display is None:
+            self.lines.setdefault(name, Bar(name, None)).at(done, total, note)
+            return
+        if name not in self.tasks:
+            self.tasks[name] = self.display.add_task(escape(name), total=total, note="")
+        self.display.update(self.tasks[name], completed=done, total=total, note=note)
+        self._count()
+
+    def end(self, name: str, line: str) -> None:
+        """A run ended: its bar makes room for the next."""
+        self.ended += 1
+        self.parts.pop(name, None)
+        if self.display is not None:
+            if name in self.tasks:
+                self.display.remove_task(self.tasks.pop(name))
+            self._count()
+        self.tell(line)
+
+    def tell(self, line: str) -> None:
+        """Say a line while bars are shown."""
+        if self.display is None:
+            say(line)
+        else:
+            self.display.console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+    def _count(self) -> None:
+        assert self.display is not None
+        self.display.update(self.all, completed=self.ended + sum(self.parts.values()))
 
 
 def explain_memory(error: Exception) -> str | None:

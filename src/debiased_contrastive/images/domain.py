@@ -29,6 +29,8 @@ _DATA_NAMES = {
     "hf": "a Hugging Face data set",
     "dataset": "a data set from Python",
 }
+_FEW_LABELS = {1: "1 label a class", 5: "5 labels", 10: "10 labels", 100: "100 labels"}
+"""Headings of few-shot accuracies, by the number of labels a class."""
 _OFFICIAL = (
     ("last_top1", "Official top-1", "probe of the released code, after its last epoch"),
     ("last_top5", "Official top-5", "the class is among its five likeliest"),
@@ -157,6 +159,15 @@ IMAGES = Domain(
         *(Metric(f"official_{key}", name, what, place=("official", key)) for key, name, what in _OFFICIAL),
         KNN,
         MEAN_CLASSIFIER,
+        *(
+            Metric(
+                f"few_shot_{count}",
+                words,
+                "nearest class mean of so few, over 100 draws",
+                place=("few_shot", str(count)),
+            )
+            for count, words in _FEW_LABELS.items()
+        ),
     ),
     mains=(LINEAR,),
     describe_data=_describe_data,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from debiased_contrastive.domain import Bar, Demo, Progress
+from debiased_contrastive.evaluation.few_shot import few_shot
 from debiased_contrastive.evaluation.geometry import (
     alignment,
     knn_accuracy,
@@ -82,6 +83,7 @@ def evaluate(
     data_root: Path | None = None,
     test_root: Path | None = None,
     images: ProbeImages | None = None,
+    draw_map: bool = True,
 ) -> dict[str, Any]:
     """Probe the run's encoder; write the results to evaluation.json, and return them.
 
@@ -93,9 +95,10 @@ def evaluate(
         data_root: Where the images are now, if they moved.
         test_root: Where the test images are now, if they moved.
         images: Those of the settings, if they were read already.
+        draw_map: Whether to compute the t-SNE map, which can take longer than everything else.
     """
-    official_part = ["the released code's probe"] if official else []
-    parts = ["features", "linear probe", "neighbours and geometry", *official_part, "t-SNE"]
+    parts = ["features", "linear probe", "neighbours, few labels and geometry"]
+    parts += ["the released code's probe"] * official + ["t-SNE"] * draw_map
 
     def show(part: str) -> None:
         if bar is not None:
@@ -113,17 +116,19 @@ def evaluate(
     labelled = (sets[0], train.labels, sets[1], test.labels)
     show("linear probe")
     results: dict[str, Any] = {"linear": asdict(linear_probe(*labelled))}
-    show("neighbours and geometry")
+    show("neighbours, few labels and geometry")
     results["knn"] = knn_accuracy(*labelled)
     results["mean_classifier"] = asdict(mean_classifier(*labelled))
+    results["few_shot"] = {str(count): asdict(found) for count, found in few_shot(*labelled).items()}
     results |= _geometry(encoder, settings, test, sets[1], device)
     if official:
         show("the released code's probe")
         results["official"] = asdict(_train_official_probe(encoder, settings, train, test, device))
     elif (earlier := run.evaluation.get("official")) is not None:
         results["official"] = earlier
-    show("t-SNE")
-    write_atomically(run.folder / TSNE, json.dumps(_compute_map(sets[1], test, settings.seed)) + "\n")
+    if draw_map:
+        show("t-SNE")
+        write_atomically(run.folder / TSNE, json.dumps(_compute_map(sets[1], test, settings.seed)) + "\n")
     write_atomically(run.folder / EVALUATION, json.dumps(results, indent=2) + "\n")
     if bar is not None:
         bar.at(len(parts), len(parts))

@@ -129,7 +129,7 @@ class DatasetImages:
         batches: Any = (self.places[indices].tolist() for indices in batches_of_indices)
         return iter(DataLoader(self.reader, batch_sampler=batches, num_workers=self.workers, generator=_UNUSED))
 
-    def only(self, classes: Sequence[int], per_class: int | None = None) -> "DatasetImages":
+    def only(self, classes: Sequence[int], per_class: int | Sequence[int] | None = None) -> "DatasetImages":
         """Select some classes, as `Images.only` does."""
         chosen, labels, names = select_classes(self.labels, self.class_names, classes, per_class)
         source = join_digest(self.source, (), chosen)

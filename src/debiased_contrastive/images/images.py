@@ -53,7 +53,7 @@ class ImageSet(Protocol):
     def prefetch(self, batches_of_indices: Iterable[Tensor]) -> Iterator[Tensor]:
         """Yield the batches at these indices, in order; indices may be read ahead."""
 
-    def only(self, classes: Sequence[int], per_class: int | None = None) -> "ImageSet":
+    def only(self, classes: Sequence[int], per_class: int | Sequence[int] | None = None) -> "ImageSet":
         """Select the images of some classes, which become 0..k-1, and the first so many of each."""
 
 
@@ -113,13 +113,13 @@ class Images:
         """Yield the batches at these indices, in order; nothing has to be decoded."""
         return map(self.batch, batches_of_indices)
 
-    def only(self, classes: Sequence[int], per_class: int | None = None) -> "Images":
+    def only(self, classes: Sequence[int], per_class: int | Sequence[int] | None = None) -> "Images":
         """Select the images of some classes, which keep their order.
 
         Args:
             classes: Labels to keep; they become 0..k-1 in the order given.
-            per_class: Keep the first so many images of each class, all if None. Fewer are an error: the class
-                prior of an experiment must not change unseen.
+            per_class: Keep the first so many images of each class, or one number for each; all if None. Fewer are
+                an error: the class prior of an experiment must not change unseen.
         """
         places, labels, names = select_classes(self.labels, self.class_names, classes, per_class)
         source = join_digest(self.source, (), places) if self.source else ""
@@ -159,7 +159,7 @@ class FolderImages:
             return map(self.batch, batches_of_indices)
         return self._decode_ahead(batches_of_indices, ahead)
 
-    def only(self, classes: Sequence[int], per_class: int | None = None) -> "FolderImages":
+    def only(self, classes: Sequence[int], per_class: int | Sequence[int] | None = None) -> "FolderImages":
         """Select some classes, as `Images.only` does; the result has processes of its own."""
         places, labels, names = select_classes(self.labels, self.class_names, classes, per_class)
         return replace(self, paths=self._paths_at(places), labels=labels, class_names=names)
@@ -306,7 +306,10 @@ def check_indices(indices: Tensor) -> None:
 
 
 def select_classes(
-    labels: Tensor | None, class_names: tuple[str, ...], classes: Sequence[int], per_class: int | None
+    labels: Tensor | None,
+    class_names: tuple[str, ...],
+    classes: Sequence[int],
+    per_class: int | Sequence[int] | None,
 ) -> tuple[Tensor, Tensor, tuple[str, ...]]:
     """Find the places of the images of some classes in their order, their new labels and class names."""
     if labels is None:
@@ -315,16 +318,19 @@ def select_classes(
         raise ValueError(f"classes must be at least one and all different; got {list(classes)}")
     if not all(0 <= number < len(class_names) for number in classes):
         raise ValueError(f"classes must lie in 0..{len(class_names) - 1}; got {list(classes)}")
-    if per_class is not None and per_class < 1:
-        raise ValueError(f"per_class must be at least 1; got {per_class}")
+    counts = [per_class] * len(classes) if isinstance(per_class, int | None) else list(per_class)
+    if len(counts) != len(classes):
+        raise ValueError(f"per_class must have one number for each of {len(classes)} classes; got {len(counts)}")
     places, new_labels = [], []
-    for new, old in enumerate(classes):
+    for new, (old, count) in enumerate(zip(classes, counts, strict=True)):
         found = (labels == old).nonzero()[:, 0]
-        if per_class is not None and len(found) < per_class:
+        if count is not None and count < 1:
+            raise ValueError(f"per_class must be at least 1; got {count}")
+        if count is not None and len(found) < count:
             raise ValueError(
-                f"per_class must be at most {len(found)}, all images of class {class_names[old]!r}; got {per_class}"
+                f"per_class must be at most {len(found)}, all images of class {class_names[old]!r}; got {count}"
             )
-        places.append(found[:per_class])
+        places.append(found[:count])
         new_labels.append(torch.full_like(places[-1], new))
     order = torch.cat(places).argsort()
     names = tuple(class_names[number] for number in classes)

@@ -63,7 +63,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     known = None if settings.membership.source == "none" else HeldKnowledge()
     if objective.negatives == "batch":
         loss = DebiasedNTXentLoss(objective.temperature, **given, gather_distributed=gather)
-        return SimCLR(encoder, head, loss, known)
+        return SimCLR(encoder, head, loss, known, every_positive=objective.kind == "biased")
     # Every process has the whole queue and its own queries: nothing to gather but keys, which the method does, and
     # what an automatic tau_plus sees.
     gather = gather and objective.auto
@@ -140,6 +140,8 @@ def count_images(settings: ImageSettings) -> int | None:
     data = settings.data
     if data.name not in _TRAINING_IMAGES:
         return None
+    if isinstance(data.per_class, tuple):
+        return sum(data.per_class)
     if data.classes or data.per_class is not None:
         return (data.per_class or _PER_CLASS[data.name]) * (len(data.classes) or 10)
     return _TRAINING_IMAGES[data.name]

@@ -39,8 +39,9 @@ class Data:
     """For a folder: the folder of test images, with the same class folders; an evaluation needs it."""
     classes: tuple[int, ...] = ()
     """Numbers of the classes to use; all of them if empty."""
-    per_class: int | None = None
-    """Number of training images of each class to use, the first ones; all if not given."""
+    per_class: int | tuple[int, ...] | None = None
+    """Number of training images of each class to use, the first ones, or one number for each class; all if not
+    given."""
     folder_size: int = 64
     """For a folder and hf: side in pixels to which images are scaled and cropped when they are read."""
     order: Order = "epochs"
@@ -57,8 +58,13 @@ class Data:
 
     def __post_init__(self) -> None:
         check_words(self)
-        if self.per_class is not None:
-            check_at_least(1, per_class=self.per_class)
+        counts = (self.per_class,) if isinstance(self.per_class, int) else self.per_class or ()
+        for count in counts:
+            check_at_least(1, per_class=count)
+        if isinstance(self.per_class, tuple) and self.classes and len(self.classes) != len(self.per_class):
+            raise ValueError(
+                f"per_class must have one number for each of the {len(self.classes)} classes; got {len(counts)}"
+            )
         check_at_least(1, folder_size=self.folder_size)
 
 
@@ -129,7 +135,8 @@ class SimCLRObjective(ImageObjective):
     kind: Literal["biased", "debiased", "unbiased"] = "debiased"
     """The usual loss, the corrected one, or the oracle that reads every label."""
     num_positives: int = 1
-    """Number of positive views of each image, beside the anchor's own view."""
+    """Number of positive views of each image, beside the anchor's own view. The debiased loss estimates the class
+    with all of them; in the biased one, with a batch of unlabeled samples, each is the numerator in turn."""
     known_labels: float = 0.0
     """Share of the labels that the correction may read: images of the same known class are positives."""
     beta: float = 0.0

@@ -21,6 +21,7 @@ class SimCLR(nn.Module):
         projector: From features to embeddings (n, d), dropped after training.
         loss: The loss between views.
         known: What is known about classes, if anything.
+        every_positive: Whether each further view is a numerator too, see `DebiasedNTXentLoss`.
 
     >>> method = SimCLR(nn.Flatten(), nn.Linear(12, 4), DebiasedNTXentLoss(temperature=0.5, tau_plus=0.1))
     >>> method(torch.randn(2, 8, 3, 2, 2)).shape
@@ -33,8 +34,11 @@ class SimCLR(nn.Module):
         projector: nn.Module,
         loss: DebiasedNTXentLoss,
         known: HeldKnowledge | None = None,
+        *,
+        every_positive: bool = False,
     ) -> None:
         super().__init__()
+        self.every_positive = every_positive
         self.encoder, self.projector, self.loss, self.known = encoder, projector, loss, known
 
     def forward(
@@ -55,7 +59,8 @@ class SimCLR(nn.Module):
         # One pass for all views, so that batch norm sees them together.
         z = self.projector(self.encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
         told = {} if self.known is None or ids is None else self.known.of_batch(ids, gather_detached(ids))
-        loss: Tensor = self.loss(*z, labels=labels, positive_labels=positive_labels, **told)
+        told |= {"labels": labels, "positive_labels": positive_labels, "every_positive": self.every_positive}
+        loss: Tensor = self.loss(*z, **told)
         return loss
 
 

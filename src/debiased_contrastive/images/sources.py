@@ -119,7 +119,7 @@ def _read_hugging_face(data: Data, split: str) -> ImageSet:
     )
 
 
-def _select(images: ImageSet, data: Data, per_class: int | None) -> ImageSet:
+def _select(images: ImageSet, data: Data, per_class: int | tuple[int, ...] | None) -> ImageSet:
     if not data.classes and per_class is None:
         return images
     return images.only(data.classes or range(len(images.class_names)), per_class)

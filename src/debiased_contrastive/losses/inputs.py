@@ -183,8 +183,8 @@ def check_temperature(temperature: float | Tensor, *, look: bool) -> None:
 
 def check_logits(statistics: Statistics) -> None:
     """Raise where products of finite embeddings are not finite."""
-    means = statistics.positive + statistics.log_mean_unlabeled + statistics.log_mean_positives
-    if not bool(means.detach().sum().isfinite()):
+    means = statistics.log_mean_unlabeled + statistics.log_mean_positives
+    if not bool((means.detach().sum() + statistics.positive.detach().sum()).isfinite()):
         raise ValueError(
             "logits must be finite; products of these embeddings, divided by the temperature, overflow: "
             "use normalize=True, smaller embeddings or a higher temperature"

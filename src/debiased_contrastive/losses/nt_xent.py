@@ -78,6 +78,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         attraction_above: float | None = None,
         tau_plus: float | Tensor | None = None,
         temperature: float | Tensor | None = None,
+        every_positive: bool = False,
     ) -> Tensor:
         """The loss of the views of a batch.
 
@@ -88,7 +89,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         Args:
             z0: Embeddings of the first views (b, d).
             z1: Those of the second views (b, d).
-            *more_views: Further ones, which only estimate the positives' mean.
+            *more_views: Further ones, which only estimate the positives' mean, unless `every_positive`.
             labels: The unbiased oracle (Eq. 2): classes (b,). It leaves out the unlabeled samples of the anchor's
                 own class and weights the mean over the rest with N; tau_plus plays no part.
             positive_labels: Classes (b,), -1 = unknown. An anchor with a known one takes the other inputs of that
@@ -105,6 +106,8 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             attraction_above: Instead of the module's.
             tau_plus: Instead of the module's, a float or (b,), one for each input.
             temperature: Instead of the module's.
+            every_positive: Let each of the M positives of an anchor be its numerator in turn: the loss is the mean
+                over them. With tau_plus = 0 this is the biased loss with all M + 1 views as positives.
 
         Returns:
             The loss; with reduction="none" (2b,), the anchors of view 0 and then of view 1.
@@ -125,7 +128,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             z = scale_views(views, options)
             if share.total == 1:
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
-            statistics, pairs = _statistics(z, share, options, told)
+            statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
             is_corrected = told.labels is not None or told.known is not None
             tau = 0.0 if is_corrected else _tau_plus(z, statistics, share, options)
             loss = self._value(statistics, tau, options, share, pairs)
@@ -179,7 +182,9 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
     return (options.unit(z) if options.normalize else z) * scale**0.5
 
 
-def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple[Statistics, PairsSeen | None]:
+def _statistics(
+    z: Tensor, share: Share, options: Options, told: _Told, *, every_positive: bool
+) -> tuple[Statistics, PairsSeen | None]:
     labels, positive_labels, known = told
     anchors, columns, others = _unlabeled(z, share)
     # Alone, the columns are the anchors, which is half the work.
@@ -203,7 +208,7 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
         inputs.check_present(present, share, look=options.look)
         # Eq. 2 with Q = N: samples of the anchor's class leave the mean, not the count, unless nothing is left.
         present = inputs.without_empty(float(len(columns) - 2), present)
-    positive, log_mean_positives, num_positives = _own_views(z)
+    positive, log_mean_positives, num_positives = _own_views(z, every_positive=every_positive)
     if positive_labels is not None:
         of_anchor, of_column = codes(positive_labels)
         of_label, count = options.log_mean(
@@ -214,6 +219,10 @@ def _statistics(z: Tensor, share: Share, options: Options, told: _Told) -> tuple
         num_positives = torch.where(has_mates, count, num_positives)
     attraction: float | Tensor = 0.0
     if pairs is not None:
+        if positive.dim() > 1 and options.strength.attraction:
+            raise ValueError(
+                "every_positive and attraction both add positives to the numerator; got both: set attraction to 0"
+            )
         positive, attraction = pairs.attract(positive, bound=options.bound, kernel=options.kernel)
     statistics = Statistics(
         positive=positive,
@@ -233,16 +242,16 @@ def _unlabeled(z: Tensor, share: Share) -> tuple[Tensor, Tensor, Absent]:
     return anchors, gather_rows(anchors, share, rows_per_input=2), Absent(block=2, offset=2 * share.offset)
 
 
-def _own_views(z: Tensor) -> tuple[Tensor, Tensor, float | Tensor]:
-    """The logit of the numerator, the log-mean over the other views of the input, and their number."""
+def _own_views(z: Tensor, *, every_positive: bool) -> tuple[Tensor, Tensor, float | Tensor]:
+    """The logit of the numerator, or of each, the log-mean over the other views of the input, and their number."""
     views = z.unbind(1)
     positive = (views[0] * views[1]).sum(-1)
     both = positive.unsqueeze(1).expand(-1, 2).flatten()
     if len(views) == 2:
         return both, both, 1.0
     rows = [[positive, *((views[k] * other).sum(-1) for other in views[2:])] for k in (0, 1)]
-    logits = torch.stack([torch.stack(row, 1) for row in rows], 1)  # (b, 2, m)
-    return both, log_mean_exp(logits.flatten(0, 1))[0], float(len(views) - 1)
+    logits = torch.stack([torch.stack(row, 1) for row in rows], 1).flatten(0, 1)  # (2b, m)
+    return logits if every_positive else both, log_mean_exp(logits)[0], float(len(views) - 1)
 
 
 def _tau_plus(z: Tensor, statistics: Statistics, share: Share, options: Options) -> float | Tensor:

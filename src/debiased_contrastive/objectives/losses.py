@@ -20,7 +20,7 @@ def debiased(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor
     Relations: tau_plus = 0 is the biased loss (Eq. 1); with statistics whose producer left out the
     samples of the anchor's own class that is the unbiased loss (Eq. 2, Q = N).
     """
-    return _attract(-F.logsigmoid(-_margin(statistics, tau_plus, on_floor)), statistics)
+    return _attract(_one_for_each(-F.logsigmoid(-_margin(statistics, tau_plus, on_floor))), statistics)
 
 
 def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
@@ -31,15 +31,21 @@ def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloo
     Relations: `debiased` is its softplus, so the two agree where the loss is large. With M = 1 and above the floor,
     `debiased` at tau_plus = 1/(N + 1) is this loss at tau_plus = 0 plus log(1 + 1/N).
     """
-    losses = _attract(_margin(statistics, tau_plus, on_floor), statistics)
+    losses = _attract(_one_for_each(_margin(statistics, tau_plus, on_floor)), statistics)
     n = statistics.num_unlabeled
     return torch.where(n == 0, 0.0, losses) if isinstance(n, Tensor) else losses
 
 
 def _margin(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor) -> Tensor:
-    log_g = log_negative_mean(statistics, tau_plus, on_floor)
+    log_g, positive = log_negative_mean(statistics, tau_plus, on_floor), statistics.positive
     n = statistics.num_unlabeled
-    return (n.log() if isinstance(n, Tensor) else math.log(n)) + log_g - statistics.positive
+    log_sum = (n.log() if isinstance(n, Tensor) else math.log(n)) + log_g
+    return (log_sum.unsqueeze(1) if positive.dim() > 1 else log_sum) - positive
+
+
+def _one_for_each(losses: Tensor) -> Tensor:
+    """The loss of each anchor (a,), the mean over its positives where each has a numerator of its own."""
+    return losses.mean(1) if losses.dim() > 1 else losses
 
 
 def _attract(losses: Tensor, statistics: Statistics) -> Tensor:

@@ -18,7 +18,8 @@ class Statistics:
     """
 
     positive: Tensor
-    """(a,) logit s(x, x+) of the numerator's positive; of several, the log of their sum in the denominator."""
+    """(a,) logit s(x, x+) of the numerator's positive; of several, the log of their sum in the denominator. Or
+    (a, m): each of m positives stands alone in a numerator, and the loss is the mean over them."""
     log_mean_unlabeled: Tensor
     """(a,) log 1/N sum_i exp s(x, u_i)."""
     num_unlabeled: float | Tensor

@@ -5,7 +5,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from statistics import fmean
@@ -213,18 +213,37 @@ def plot_cloud(cloud: Cloud, *, name: str, label: str) -> str:
     """The embeddings of one run in the plane, coloured by class."""
     with own_style():
         ax = axes(3.4, 3.4)
-        marks = [class_mark(one) for one in cloud.labels]
-        raster = len(cloud.points) > MAX_MARKS
-        for marker in dict.fromkeys(mark.marker for mark in marks):
-            chosen = [i for i, mark in enumerate(marks) if mark.marker == marker]
-            x, y = ([cloud.points[i][side] for i in chosen] for side in (0, 1))
-            colours = [marks[i].colour for i in chosen]
-            ax.scatter(x, y, s=9, c=colours, marker=marker, linewidths=0, alpha=0.8, rasterized=raster)
-        ax.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
-        ax.grid(visible=False)
-        ax.spines[:].set(visible=True, color=FAINT)
+        _draw_cloud(ax, cloud)
         classes = len(set(cloud.labels))
         return inline_svg(ax, name, f"t-SNE of {len(cloud.points)} embeddings of {classes} classes: {label}.")
+
+
+def _draw_cloud(ax: Axes, cloud: Cloud) -> None:
+    marks = [class_mark(one) for one in cloud.labels]
+    raster = len(cloud.points) > MAX_MARKS
+    for marker in dict.fromkeys(mark.marker for mark in marks):
+        chosen = [i for i, mark in enumerate(marks) if mark.marker == marker]
+        x, y = ([cloud.points[i][side] for i in chosen] for side in (0, 1))
+        colours = [marks[i].colour for i in chosen]
+        ax.scatter(x, y, s=9, c=colours, marker=marker, linewidths=0, alpha=0.8, rasterized=raster)
+    ax.set(xticks=[], yticks=[], aspect="equal", adjustable="datalim")
+    ax.grid(visible=False)
+    ax.spines[:].set(visible=True, color=FAINT)
+
+
+def draw_clouds(clouds: Mapping[str, Cloud]) -> Axes:
+    """Several clouds side by side in one figure, each below its label, with the classes named at the side."""
+    figure = Figure(figsize=(3.4 * len(clouds), 3.6), layout="constrained")
+    panels = figure.subplots(1, len(clouds), squeeze=False)[0]
+    for ax, (label, cloud) in zip(panels, clouds.items(), strict=True):
+        _draw_cloud(ax, cloud)
+        ax.set_title(label)
+    marks = [(class_mark(number), name) for number, name in enumerate(next(iter(clouds.values())).class_names)]
+    for mark, name in marks:
+        panels[-1].scatter([], [], s=20, color=mark.colour, marker=mark.marker, label=name)
+    figure.legend(frameon=False, loc="outside right upper")
+    last: Axes = panels[-1]
+    return last
 
 
 def time_axis(records: Iterable[Record], key: str) -> TimeAxis:

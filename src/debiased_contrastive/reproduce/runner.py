@@ -1,37 +1,82 @@
 """The runner of the paper's figures and tables and of our own studies: every job becomes one JSON file.
 
 Files that exist are skipped, and a training that was cut off is resumed: the same command, given again, finishes
-a study.
+a study. Never imports torch before a job is made.
 """
 
 import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeAlias, TypeVar
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-import torch
-
-from debiased_contrastive.cli import DOMAINS
-from debiased_contrastive.cli.terminal import progress
-from debiased_contrastive.domain import find_domain
+from debiased_contrastive.domain import Domain
 from debiased_contrastive.files import read_json, write_atomically
 from debiased_contrastive.report.records import measure_run, read_records
 from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
-from debiased_contrastive.training.machine import keep_freed_memory, start_fabric
 from debiased_contrastive.training.settings import as_json
+
+if TYPE_CHECKING:
+    from debiased_contrastive.training.loop import Update
 
 Item = TypeVar("Item")
 Curve: TypeAlias = Sequence[Mapping[str, Any]]
 """Lines that a training logged."""
 Seeds: TypeAlias = dict[int, dict[str, Any]]
 """The results of one row, by seed."""
+At: TypeAlias = Callable[[int, int, str], None]
+"""Called with the steps that are done, all steps, and a few words."""
+
+
+class StoppedError(Exception):
+    """A run was asked to stop, and wrote a checkpoint."""
+
+
+class Failed(NamedTuple):
+    """What stands in the place of a result."""
+
+    reason: str
+
+
+class Watch(Protocol):
+    """Whoever shows runs on their way, and knows whether to stop."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the user asked to stop."""
+
+    def at(self, name: str, done: int, total: int, note: str) -> None:
+        """A run stands at step `done` of `total`."""
+
+    def end(self, name: str, line: str) -> None:
+        """A run ended."""
+
+    def tell(self, line: str) -> None:
+        """Something happened that a reader should know."""
+
+
+class Lines:
+    """A line for each result, and nothing on the way."""
+
+    is_stopped = False
+
+    def at(self, name: str, done: int, total: int, note: str) -> None:
+        pass
+
+    def end(self, _name: str, line: str) -> None:
+        self.tell(line)
+
+    def tell(self, line: str) -> None:
+        print(line, flush=True)
 
 
 @dataclass(frozen=True)
@@ -46,23 +91,54 @@ class Job:
     """What is trained; a file that holds a result of other settings is refused."""
     domain: str = ""
     """The domain in which the settings are trained; empty where nothing is trained."""
+    train: "Callable[..., Generator[Update, None, None]] | None" = None
+    """Trains instead of the domain's own function, from (settings, run, fabric, data), as that does."""
 
-    def make(self, runs: Path) -> Any:
+    def make(
+        self, runs: Path, at: At = lambda _done, _total, _note: None, is_stopped: Callable[[], bool] = lambda: False
+    ) -> Any:
         """Train in a folder of `runs`, resuming what is there, and measure: the content of the file."""
         if not self.domain:
             return self.measure()
-        domain, training = find_domain(DOMAINS, self.domain), self.settings.training
-        work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
-        data = work.open_data(self.settings, fabric, None, partial(progress, quiet=True))
-        run = open_run(runs / self.name, as_json(self.settings), domain.name)
-        with progress(self.name, quiet=True) as bar:
-            for update in work.train(self.settings, run, fabric, data):
-                bar.at(update.step, update.steps, update.note())
+        run, data, updates = self._open(runs)
+        for update in updates:
+            at(update.step, update.steps, update.note())
+            if is_stopped() and update.step < update.steps:
+                # Between two steps: closing writes a checkpoint.
+                updates.close()
+                raise StoppedError(self.name)
         return {
             "settings": settings_without_places(self.settings),
             **self.measure(self.settings, run, data),
             **{key: run.environment[key] for key in ("revision", "modified", "versions")},
         }
+
+    def _open(self, runs: Path) -> tuple[Run, Any, "Generator[Update, None, None]"]:
+        """The run in a folder of `runs`, its data, and its training."""
+        from debiased_contrastive.training.machine import start_fabric
+
+        domain, training = load_domain(self.domain), self.settings.training
+        work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
+        data = work.open_data(self.settings, fabric, None, _unseen)
+        run = open_run(runs / self.name, as_json(self.settings), domain.name)
+        return run, data, (self.train or work.train)(self.settings, run, fabric, data)
+
+    def check_data(self) -> None:
+        """Raise in one line where its data are missing, or do not suit."""
+        if self.domain:
+            # A run that is opened leaves a folder; nothing is read twice but the data.
+            with TemporaryDirectory() as folder:
+                self._open(Path(folder))
+
+    def time_first_step(self) -> tuple[float, int]:
+        """Seconds of the first step of a training, which is thrown away, and how many steps it would have."""
+        with TemporaryDirectory() as folder:
+            _, _, updates = self._open(Path(folder))
+            start = time.perf_counter()
+            update = next(updates)
+            seconds = time.perf_counter() - start
+            updates.close()
+        return seconds, update.steps
 
     def check(self, path: Path) -> None:
         """Raise where a file holds a result of other settings; those that only one version knows do not count."""
@@ -73,17 +149,32 @@ class Job:
             raise ValueError(f"{path} is of other settings ({difference}): choose another --out, or remove it")
 
 
+class _Unseen:
+    """A progress bar that nobody sees: what precedes a training is short."""
+
+    def at(self, done: int, total: int, note: str = "") -> None:
+        pass
+
+
+def _unseen(_what: str) -> AbstractContextManager[_Unseen]:
+    return nullcontext(_Unseen())
+
+
+def load_domain(name: str) -> Domain:
+    """The record of a domain, by its name."""
+    domain: Domain = getattr(import_module(f"debiased_contrastive.{name}.domain"), name.upper())
+    return domain
+
+
 @dataclass(frozen=True)
 class Study:
-    """Jobs and the tables of their results: a figure or table of the paper, or a question of our own."""
+    """Jobs and the tables of their results: a question of our own."""
 
     jobs: Callable[[argparse.Namespace], Iterable[Job]]
     tables: Sequence[Callable[[Path], str]]
     """From a folder of results to Markdown, empty where there is nothing to show."""
     plot: Callable[[Path], Mapping[str, str]] = lambda _folder: {}
     """From a folder of results to plots by their names."""
-    scales: Mapping[str, Any] = field(default_factory=dict)
-    """Settings to start from: small is for two cores, paper is the paper's."""
     flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Further flags, as argparse takes them."""
     seeds: int = 0
@@ -97,18 +188,48 @@ def grid(rows: Mapping[str, Any], seeds: int, domain: str, measure: Callable[...
             yield Job(f"{name}-seed{seed}", measure, replace(settings, seed=seed), domain)
 
 
-def fill(jobs: Iterable[Job], out: Path, runs: Path) -> None:
-    """Make the results that have no file yet; raise before any work where a file holds other settings."""
+def missing_jobs(jobs: Iterable[Job], out: Path) -> list[Job]:
+    """The jobs that have no file yet; raise where a file holds a result of other settings."""
     files = {out / f"{job.name}.json": job for job in jobs}
     for path, job in files.items():
         if path.exists():
             job.check(path)
-    for path, job in files.items():
-        if not path.exists():
-            content = job.make(runs)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, json.dumps(content, indent=1) + "\n")
-            print(path, flush=True)
+    return [job for path, job in files.items() if not path.exists()]
+
+
+def fill(
+    jobs: Iterable[Job], out: Path, runs: Path, *, workers: int = 1, cluster: str = "", watch: Watch | None = None
+) -> list[str]:
+    """Make the results that have no file yet, and return a line for each that failed; the others go on.
+
+    Args:
+        jobs: What to make.
+        out: The folder of the results.
+        runs: The folder of the trainings.
+        workers: Number of processes on this machine; 1 is this process.
+        cluster: Instead, the address of a Dask scheduler, or local:K for a cluster of K processes here.
+        watch: What is shown, and whether to stop.
+
+    Raises:
+        ValueError: Before any work, where a file holds a result of other settings.
+        KeyboardInterrupt: Where the user asked to stop; every run wrote a checkpoint.
+    """
+    from debiased_contrastive.reproduce import ways
+
+    watch, failures = watch or Lines(), []
+    missing = missing_jobs(jobs, out)
+    for job, content in ways.choose(workers, cluster)(missing, runs, watch):
+        if isinstance(content, Failed):
+            failures.append(f"{job.name}: {content.reason}")
+            watch.end(job.name, f"{job.name} failed: {content.reason}")
+            continue
+        path = out / f"{job.name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(content, indent=1) + "\n")
+        watch.end(job.name, str(path))
+    if watch.is_stopped:
+        raise KeyboardInterrupt
+    return failures
 
 
 def main(module: str, words: Sequence[str] | None = None) -> None:
@@ -128,11 +249,9 @@ def main(module: str, words: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--share", default="0/1", metavar="K/N", help="Run every N-th job from the K-th on; K counts from 0."
     )
-    parser.add_argument("--threads", type=int, default=1, help="Number of threads.")
+    parser.add_argument("--workers", type=int, default=1, help="Number of processes, of one thread each.")
     if study.seeds:
         parser.add_argument("--seeds", type=int, default=study.seeds, help="Number of seeds.")
-    if study.scales:
-        parser.add_argument("--scale", choices=study.scales, default="small", help="The settings to start from.")
     for flag, options in study.flags.items():
         parser.add_argument(f"--{flag}", **options)
     try:
@@ -143,10 +262,9 @@ def main(module: str, words: Sequence[str] | None = None) -> None:
                 write_atomically(folder / f"{what}.svg", picture)
             return
         arguments = parser.parse_args(words)
-        torch.set_num_threads(arguments.threads)
-        keep_freed_memory()
-        jobs = choose_rows(study.jobs(arguments), arguments.rows)
-        fill(take_share(jobs, arguments.share), arguments.out, arguments.runs)
+        jobs = take_share(choose_rows(study.jobs(arguments), arguments.rows), arguments.share)
+        if fill(jobs, arguments.out, arguments.runs, workers=arguments.workers):
+            sys.exit(1)
     except (ValueError, OSError) as error:
         parser.exit(2, f"{name}: {error}\n")
 
@@ -185,7 +303,7 @@ def settings_without_places(settings: Any) -> dict[str, Any]:
 def read_measures(run: Run) -> dict[str, float]:
     """The numbers of a run that was trained and evaluated, as a report has them."""
     (record,), _ = read_records([run])
-    return measure_run(record, find_domain(DOMAINS, run.domain))
+    return measure_run(record, load_domain(run.domain))
 
 
 def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:

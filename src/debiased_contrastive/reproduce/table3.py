@@ -1,13 +1,9 @@
 """Table 3: no contrast, the biased and the debiased one in an agent that learns from pixels.
 
-    python -m debiased_contrastive.reproduce table3 --task cartpole-swingup --out results/control
-    python -m debiased_contrastive.reproduce table3 --tables results/control/cartpole-swingup
-
-Results go to a folder of the task, and `--tables` draws their curves there. `--frames 80000` is half as long.
+`--task` names a task of the DeepMind control suite; results go to a folder of it. `--frames 80000` is half as long.
 """
 
-from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -21,12 +17,26 @@ from debiased_contrastive.control.settings import (
 )
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
-from debiased_contrastive.report.plots import BIASED, DEBIASED, OTHER, axes, own_style, svg_file
 from debiased_contrastive.reproduce import runner
-from debiased_contrastive.reproduce.runner import Job, Seeds, Study, grid, read_results
+from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale
+from debiased_contrastive.reproduce.runner import Job, Seeds, grid, read_results
 from debiased_contrastive.runs import Run
 
-SCALES = {"small": CONTROL_PRESETS["curl"].settings, "paper": CONTROL_PRESETS["curl-dcl-paper"].settings}
+SMALL = CONTROL_PRESETS["curl"].settings
+SMOKE = replace(
+    SMALL,
+    camera=replace(SMALL.camera, size=16, crop=16, smooth=1),
+    agent=replace(SMALL.agent, filters=4, hidden_dim=16),
+    training=replace(SMALL.training, frames=400, batch=8, random_steps=20, episodes=1, capacity=1000, log_every=5),
+)
+SCALES: dict[Any, Scale] = {
+    "smoke": Scale("cartpole-swingup from 16 pixels, 50 steps", "a few seconds a run", SMOKE, seeds=1),
+    "small": Scale("a task from 48 pixels, small networks, 160,000 frames", "10 min on a core", SMALL),
+    "paper": Scale(
+        "a task from 100 pixels, CURL's networks, 100,000 steps", "a day on a GPU",
+        CONTROL_PRESETS["curl-dcl-paper"].settings,
+    ),
+}  # fmt: skip
 OBJECTIVES = {
     "none": ControlObjective("none"),
     "biased": ControlObjective("biased"),
@@ -39,7 +49,6 @@ LABELS = {
     "tau-0.1-M1": "tau_plus 0.1, M = 1",
     "tau-0.1-M2": "tau_plus 0.1, M = 2",
 }
-COLOURS = {"none": OTHER, "biased": BIASED, "tau-0.1-M1": DEBIASED[0], "tau-0.1-M2": DEBIASED[2]}
 EVALUATIONS = 8
 CURVE_STEPS = 250
 """Steps between two lines of a curve in a result; returns are all there."""
@@ -73,8 +82,7 @@ def measure(_settings: ControlSettings, run: Run, _data: None) -> dict[str, Any]
 def returns_markdown(folder: Path) -> str:
     """One row for each objective: the return at the end, as the paper gives it, with its gain on biased."""
     final = {
-        name: {seed: runner.curve_points(run["course"], "return")[-1][1] for seed, run in runs.items()}
-        for name, runs in _results(folder).items()
+        name: {seed: _final_return(run) for seed, run in runs.items()} for name, runs in _results(folder).items()
     }
     lines = []
     for name, own in final.items():
@@ -123,6 +131,9 @@ def plot(folder: Path) -> dict[str, str]:
 
 
 def _plot(folder: Path, key: str, what: str) -> str:
+    from debiased_contrastive.report.plots import BIASED, DEBIASED, OTHER, axes, own_style, svg_file
+
+    colours = {"none": OTHER, "biased": BIASED, "tau-0.1-M1": DEBIASED[0], "tau-0.1-M2": DEBIASED[2]}
     with own_style():
         ax = axes(6.4, 3.6)
         for name, runs in _results(folder).items():
@@ -130,7 +141,7 @@ def _plot(folder: Path, key: str, what: str) -> str:
             places = sorted(set.intersection(*map(set, curves)))
             if not places:
                 continue
-            at, colour = [[curve[place] for curve in curves] for place in places], COLOURS[name]
+            at, colour = [[curve[place] for curve in curves] for place in places], colours[name]
             ax.fill_between(places, list(map(min, at)), list(map(max, at)), color=colour, alpha=0.16, linewidth=0)
             ax.plot(places, list(map(fmean, at)), color=colour, label=LABELS[name])
         ax.set(xlabel="steps of the agent", ylabel=what, title=folder.name)
@@ -151,20 +162,28 @@ def _results(folder: Path) -> dict[str, Seeds]:
     return {name: results[name] for name in LABELS if name in results}
 
 
-def _jobs(flags: Namespace) -> Iterator[Job]:
-    base = SCALES[flags.scale]
-    frames = base.training.frames if flags.frames is None else flags.frames
-    return make_jobs(for_task(base, flags.task, frames), flags.seeds)
+def _jobs(request: Request) -> Iterator[Job]:
+    base = SCALES[request.scale].settings
+    frames = base.training.frames if request.frames is None else request.frames
+    return make_jobs(for_task(base, request.task, frames), request.seeds)
 
 
-STUDY = Study(
-    jobs=_jobs,
-    tables=(returns_markdown, floors_markdown, time_markdown),
-    plot=plot,
-    scales=SCALES,
-    seeds=3,
-    flags={
-        "task": {"default": "cartpole-swingup", "help": "A task of the DeepMind control suite."},
-        "frames": {"type": int, "help": "Simulated frames of each run, instead of the scale's."},
-    },
-)
+def _final_return(run: Mapping[str, Any]) -> float:
+    return runner.curve_points(run["course"], "return")[-1][1]
+
+
+ITEM = Item(
+    "table3",
+    "Table 3: agents that learn from pixels (DeepMind control suite)",
+    SCALES,
+    _jobs,
+    (returns_markdown, floors_markdown, time_markdown),
+    (
+        Claim(
+            "M = 2 with tau_plus 0.1 beats the biased contrast", "tau-0.1-M2", "biased", _final_return,
+            what="return", unit="",
+        ),
+    ),
+    plot,
+    folders={"small": "control"},
+)  # fmt: skip

@@ -28,7 +28,7 @@ from debiased_contrastive.text.quickthoughts import QuickThoughts, make_method
 from debiased_contrastive.text.sentences import austen_path, list_files, read_sentences
 from debiased_contrastive.text.settings import TextSettings
 from debiased_contrastive.text.task_files import TASK_NAMES, read_tasks
-from debiased_contrastive.text.tasks import Encode, evaluate_sentences, write_scores
+from debiased_contrastive.text.tasks import write_scores
 from debiased_contrastive.text.towers import load_words_
 from debiased_contrastive.text.vocabulary import (
     check_word_vectors,
@@ -245,11 +245,6 @@ def evaluate(run: Run, bar: Bar | None = None, *, tasks: Sequence[str] = (), tas
     names = [name for name in TASK_NAMES if not tasks or name in tasks or "all" in tasks]
     encode = load_encoder(run.folder).encode
     write_scores(run, encode, read_tasks(Path(folder), names), None if bar is None else bar.at)
-
-
-def score_tasks(encode: Encode, task_data: Path) -> dict[str, dict[str, Any]]:
-    """Score any encoder on all six tasks; the result has a record for each name."""
-    return {score.name: score.as_json() for score in evaluate_sentences(encode, read_tasks(task_data, TASK_NAMES))}
 
 
 def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:

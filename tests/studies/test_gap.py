@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.images.settings import PRESETS, SimCLRSettings
-from debiased_contrastive.reproduce.figure4 import load_method, make_jobs, markdown
 from debiased_contrastive.reproduce.runner import choose_rows, fill
+from debiased_contrastive.reproduce.simclr_measures import load_method
 from debiased_contrastive.runs import new_run
 from debiased_contrastive.training.settings import as_json
+from studies.gap import make_jobs, markdown
 
 
 def tiny() -> SimCLRSettings:

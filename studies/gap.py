@@ -1,10 +1,10 @@
-"""Figures 2 and 4: how much of the gap between the biased and the unbiased loss each correction closes.
+"""How much of the gap between the biased and the unbiased loss each correction closes, with labels and without.
 
-    python -m debiased_contrastive.reproduce figure4 --out results/cifar10_small
-    python -m debiased_contrastive.reproduce figure4 --tables results/cifar10_small
+    python -m studies.gap --out results/cifar10_small
+    python -m studies.gap --tables results/cifar10_small
 
-The environment variable DEBIASED_DATA names the folder of the images.
-`--share 0/2` and `--share 1/2` are for two processes.
+The environment variable DEBIASED_DATA names the folder of the images. Figures 2 and 4 of the paper are items of
+`debiased reproduce`.
 """
 
 from collections.abc import Iterator
@@ -13,25 +13,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-import torch
-
-from debiased_contrastive.evaluation.geometry import effective_prior
-from debiased_contrastive.images.augment import make_views
-from debiased_contrastive.images.cmc import CMC
-from debiased_contrastive.images.evaluate import evaluate
-from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import PRESETS, SimCLRObjective
-from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
-from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce.runner import Job, Study, grid, read_measures, read_percent, read_results
-from debiased_contrastive.runs import Run
-from debiased_contrastive.training.checkpoint import latest_checkpoint
+from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_percent, read_results
+from debiased_contrastive.reproduce.simclr_rows import measure
 
-SCALES = {
-    scale: PRESETS[name].settings
-    for scale, name in {"small": "cifar10-small", "paper": "cifar10", "paper-stl10": "stl10"}.items()
-}
 LABELS = {
     "biased": "biased",
     "tau": "debiased, M = 1, tau_plus {}",
@@ -42,8 +28,6 @@ LABELS = {
 }
 """Labels of the rows by the first word of their names; the number after it goes into the braces."""
 PROBES = {"linear": "linear_top1", "kNN": "knn", "mean classifier": "mean_classifier"}
-ANCHORS = 2000
-"""Number of training images whose effective prior is measured."""
 
 
 def make_jobs(base: Any, seeds: int) -> Iterator[Job]:
@@ -60,38 +44,6 @@ def make_jobs(base: Any, seeds: int) -> Iterator[Job]:
     }
     rows = {name: replace(base, objective=objective) for name, objective in objectives.items()}
     return grid(rows, seeds, "images", measure)
-
-
-def measure(settings: Any, run: Run, images: Any) -> dict[str, Any]:
-    """The evaluation, the effective prior, and the accuracy of neighbours on the way."""
-    evaluate(run)
-    return {
-        "measures": {**read_measures(run), "tau_effective": measure_prior(settings, run, images)},
-        "knn": {str(line["step"]): line["knn"] for line in run.metrics() if "knn" in line},
-    }
-
-
-def measure_prior(settings: Any, run: Run, images: Any) -> float:
-    """The effective prior of what the loss saw: two views of training images, through the projector."""
-    method = load_method(settings, run)
-    generator = make_generator(settings.seed, "effective prior")
-    chosen = torch.randperm(len(images), generator=generator)[:ANCHORS]
-    with torch.no_grad():
-        views = make_views(settings.views, images.batch(chosen), 2, generator)
-        z0, z1 = (method.projector(method.encoder(view)) for view in views)
-    return effective_prior(z0, z1, images.labels[chosen], settings.objective.temperature)
-
-
-def load_method(settings: Any, run: Run) -> SimCLR | QueueSimCLR:
-    """The encoder of a run with its projector, which only checkpoints hold, in evaluation mode."""
-    state, _ = latest_checkpoint(run.folder)
-    method = make_method(settings, gather=False)
-    if state is None or isinstance(method, CMC):
-        raise ValueError(
-            f"{run.folder} must hold a checkpoint of SimCLR, for its projector: train such a run first"
-        )
-    method.load_state_dict(state["module"])
-    return method.eval()
 
 
 def markdown(folder: Path) -> str:
@@ -123,5 +75,8 @@ def _read_name(name: str) -> tuple[int, float, str]:
 
 
 STUDY = Study(
-    jobs=lambda flags: make_jobs(SCALES[flags.scale], flags.seeds), tables=(markdown,), scales=SCALES, seeds=3
+    jobs=lambda flags: make_jobs(PRESETS["cifar10-small"].settings, flags.seeds), tables=(markdown,), seeds=3
 )
+
+if __name__ == "__main__":
+    main("studies.gap")

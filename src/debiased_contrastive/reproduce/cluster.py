@@ -1,0 +1,88 @@
+"""Jobs on many machines by Dask distributed: workers need the package, and a folder that they share.
+
+A worker that is lost loses nothing but the steps since a checkpoint: Dask hands its runs to others. Without a
+shared folder they begin anew. Results are sent back, and written by whoever asked for them.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import distributed
+
+from debiased_contrastive.reproduce.runner import Job, StoppedError, Watch
+from debiased_contrastive.reproduce.ways import do
+
+dask: Any = distributed
+"""It is only partly typed."""
+_TOPIC = "debiased-progress"
+_ASKED = "debiased-stop"
+_EVERY = 2.0
+"""Seconds between two questions of a worker whether to stop."""
+
+
+def run_on_cluster(address: str, jobs: Sequence[Job], runs: Path, watch: Watch) -> Iterator[tuple[Job, Any]]:
+    """Hand all jobs to the cluster, and yield results as they are ready."""
+    with _connect(address) as client:
+        stop, places = dask.Event(_ASKED, client=client), dict[str, str]()
+        stop.clear()
+
+        def show(event: tuple[float, dict[str, Any]]) -> None:
+            name, worker, done, total, note = event[1].values()
+            if places.setdefault(name, worker) != worker:
+                places[name] = worker
+                watch.tell(f"{name} is taken up at step {done} by {worker}: its worker was lost")
+            watch.at(name, done, total, note)
+
+        client.subscribe_topic(_TOPIC, show)
+        asked = {client.submit(_work, job, runs.resolve(), key=f"{job.name}-{time.time_ns()}"): job for job in jobs}
+        while asked:
+            for future in _wait(list(asked)):
+                yield asked.pop(future), future.result()
+            if watch.is_stopped:
+                stop.set()
+                client.cancel(list(asked))
+                return
+
+
+def _connect(address: str) -> Any:
+    if local := re.fullmatch(r"local:(\d+)", address):
+        cluster = dask.LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None)
+        return dask.Client(cluster)
+    try:
+        return dask.Client(address, timeout=10)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"--cluster must be local:K or the address of a Dask scheduler; {address}: {error}"
+        ) from None
+
+
+def _wait(futures: list[Any]) -> set[Any]:
+    try:
+        done: set[Any] = dask.wait(futures, timeout=0.5, return_when="FIRST_COMPLETED").done
+    except TimeoutError:
+        return set()
+    return done
+
+
+def _work(job: Job, runs: Path) -> Any:
+    """Do a job in a worker, which tells its progress to whoever asked."""
+    worker, stop, last = dask.get_worker(), dask.Event(_ASKED, client=dask.get_client()), time.monotonic()
+
+    def at(done: int, total: int, note: str) -> None:
+        content = {"name": job.name, "worker": worker.address, "done": done, "total": total, "note": note}
+        worker.log_event(_TOPIC, content)
+
+    def is_stopped() -> bool:
+        nonlocal last
+        if time.monotonic() - last < _EVERY:
+            return False
+        last = time.monotonic()
+        return bool(stop.is_set())
+
+    try:
+        return do(job, runs, at, is_stopped)
+    except StoppedError:
+        return None
