@@ -9,7 +9,7 @@ DEMO ?=
 MUTANTS ?=
 FAULTS ?=
 
-.PHONY: demo test test-fast faults check mutants bench package clean
+.PHONY: demo test test-fast faults check mutants bench figures docs docs-serve package clean
 
 demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
@@ -38,6 +38,17 @@ mutants: .venv/test
 
 bench: .venv/core .venv/bench
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# The pictures of the site and of README.md, from results/; tests compare their data.
+figures: .venv/core .venv/vision
+	$(BIN)/python -m figures
+
+# Strict: a broken link or a missing page is an error. Nothing is fetched, neither now nor by who reads it.
+docs: .venv/core .venv/vision .venv/docs
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
+docs-serve: .venv/core .venv/vision .venv/docs
+	$(BIN)/mkdocs serve
 
 # What a user's `pip install` brings: the built package alone, typed, importable beside torch.
 package: .venv/core

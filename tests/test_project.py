@@ -313,10 +313,17 @@ def test_the_public_face_is_the_documented_one() -> None:
         "AutoTauPlus", "audit", "force_share",
     ):  # fmt: skip
         assert getattr(package, name).__doc__
-    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(), re.M)
-    assert version is not None
-    assert version[1] == package.__version__
-    assert f"## {version[1]}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_version_stands_in_one_place_and_is_that_of_the_changelog() -> None:
+    version = importlib.import_module(NAME).__version__
+    project = (ROOT / "pyproject.toml").read_text()
+    assert 'dynamic = ["version", "readme"]' in project
+    assert f'path = "{PACKAGE}/__init__.py"' in project
+    assert not re.search(r"^version = ", project, re.M)
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    first = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
+    assert first.split(",")[0] == version
     assert "### Numbers changed" in (ROOT / "CHANGELOG.md").read_text()
 
 
