@@ -9,6 +9,7 @@ from mkdocs.structure.files import File, Files
 
 from docs.commands import commands_page
 from docs.names import ROOMS, names_page, room_page
+from docs.notebook import notebook_page
 
 ROOT = Path(__file__).parents[1]
 PICTURES = (".svg", ".gif", ".png")
@@ -24,6 +25,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages, and the pictures that lie in results/."""
     made = {"reference/names.md": names_page(), "reference/commands.md": commands_page()}
+    made["tutorials/notebook.md"] = notebook_page()
     made |= {f"reference/{room}.md": room_page(room) for room in ROOMS}
     for name, text in made.items():
         files.append(File.generated(config, name, content=text))
