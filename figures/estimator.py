@@ -109,32 +109,34 @@ def priors(folder: Path) -> tuple[Panel, ...]:
 
 def sentence_floors(folder: Path) -> tuple[Panel, ...]:
     """Pairs on the floor, and the biased loss, while a text is learnt by heart."""
-    results = read_results(folder / "sentence_floors", "biased")
     looks = {
         "biased": ("biased loss", "biased"),
         "floor-zero": ("floor 0, as published", "debiased0"),
         "floor-relative": ("floor relative", "debiased1"),
         "floor-biased": ("floor biased", "debiased3"),
     }
-    return tuple(
-        Panel(tuple(mean_line(results[name], key, *look) for name, look in looks.items()), "step of training", what)
-        for key, what in (("floored", "share of pairs on the floor"), ("biased_loss", "biased loss of all pairs"))
-    )
+    shown = {"floored": "share of pairs on the floor", "biased_loss": "biased loss of all pairs"}
+    return _curves(read_results(folder / "sentence_floors", "biased"), looks, shown, "step of training")
 
 
 def agents_floor(folder: Path) -> tuple[Panel, ...]:
     """Queries on the floor, and the contrastive loss, of agents that learn."""
-    results = read_results(folder / "control/cartpole-swingup", "biased")
     looks = {
         "biased": ("biased", "biased"),
         "tau-0.1-M1": ("debiased, M = 1", "debiased0"),
         "tau-0.1-M2": ("debiased, M = 2", "debiased2"),
     }
+    shown = {"floored": "share of queries on the floor", "contrast_loss": "contrastive loss"}
+    return _curves(read_results(folder / "control/cartpole-swingup", "biased"), looks, shown, "step of the agent")
+
+
+def _curves(
+    results: dict[str, Seeds], looks: dict[str, tuple[str, str]], shown: dict[str, str], x: str
+) -> tuple[Panel, ...]:
+    """A panel for each logged number, with a line for each row."""
     return tuple(
-        Panel(
-            tuple(mean_line(results[name], key, *look) for name, look in looks.items()), "step of the agent", what
-        )
-        for key, what in (("floored", "share of queries on the floor"), ("contrast_loss", "contrastive loss"))
+        Panel(tuple(mean_line(results[name], key, *look) for name, look in looks.items()), x, what)
+        for key, what in shown.items()
     )
 
 

@@ -14,7 +14,6 @@ from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import COMMANDS
 from debiased_contrastive.cli.main import _parse
 from docs.commands import commands_page
-from docs.doctests import fence_doctests
 from docs.names import ROOMS, first_sentence, names_page, public_names, room_page
 
 ROOT = Path(__file__).parents[2]
@@ -76,4 +75,11 @@ def test_pages_of_the_reference() -> None:
     assert "::: debiased_contrastive.losses.nt_xent" in room_page("losses")
     assert "| [`dc.audit`](auditing.md#debiased_contrastive.auditing.audit.audit) |" in names_page()
     assert first_sentence("A loss. Of two views.\n\nMore.") == "A loss."
+
+
+def test_doctests_are_shown_as_code() -> None:
+    pytest.importorskip("griffe", reason="the site needs the extra docs")
+    from docs.doctests import fence_doctests
+
     assert fence_doctests("A sum.\n\n>>> 1 + 1\n2") == "A sum.\n\n```pycon\n>>> 1 + 1\n2\n```"
+    assert fence_doctests("A formula.\n\n    a >>> b") == "A formula.\n\n    a >>> b"
