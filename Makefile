@@ -9,12 +9,12 @@ DEMO ?=
 MUTANTS ?=
 FAULTS ?=
 
-.PHONY: demo test test-fast faults check mutants bench package clean
+.PHONY: demo test test-fast faults check mutants bench figures docs docs-serve package clean
 
 demo: .venv/core .venv/vision $(if $(findstring control,$(DEMO)),.venv/control)
 	$(BIN)/debiased demo $(DEMO)
 
-test: .venv/test .venv/test-integrations .venv/control
+test: .venv/test .venv/test-integrations .venv/docs .venv/control
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 # Under a minute: laws and references of the core, ten steps of every method, mistakes at the command line, the rules.
@@ -27,7 +27,7 @@ test-fast: .venv/test .venv/control
 faults: .venv/test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(FAULTS)
 
-check: .venv/test .venv/check
+check: .venv/test .venv/check .venv/docs
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -38,6 +38,17 @@ mutants: .venv/test
 
 bench: .venv/core .venv/bench
 	$(BIN)/python -m benchmarks $(BENCH)
+
+# The pictures of the site and of README.md, from results/; tests compare their data.
+figures: .venv/core .venv/vision
+	$(BIN)/python -m figures
+
+# Strict: a broken link or a missing page is an error. Nothing is fetched, neither now nor by who reads it.
+docs: .venv/core .venv/vision .venv/docs
+	$(BIN)/python -m mkdocs build --strict --site-dir build/site
+
+docs-serve: .venv/core .venv/vision .venv/docs
+	$(BIN)/python -m mkdocs serve
 
 # What a user's `pip install` brings: the built package alone, typed, importable beside torch.
 package: .venv/core

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from debiased_contrastive.objectives.exact import asymptotic_loss, inclusion_exclusion_loss
     from debiased_contrastive.objectives.losses import contrastive_loss, decoupled_loss
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AutoTauPlus",
     "DebiasedBankLoss",

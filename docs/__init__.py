@@ -1,0 +1,1 @@
+"""What builds the site; its pages are the Markdown beside it."""
