@@ -153,13 +153,17 @@ class Demo:
     title: str
     """The heading of its page."""
     seeds: int
-    settings: Callable[[Path], Iterable[Any]]
-    """Yields the settings to train, with seed 0; a text to train on may be written to the folder."""
+    settings: Callable[[Path], Mapping[str, Any]]
+    """Settings to train with seed 0, by the names of their runs; it may write a text to train on to the folder."""
     result: str
     """The entry of evaluation.json that shows that a run was evaluated."""
     evaluate: Callable[["Run", Bar], Any]
     finish: Callable[[Path, "list[Run]"], list[Path]] = lambda _folder, _runs: []
     """Writes further files from the finished runs, and returns them."""
+    main: Metric | None = None
+    """The number that its page opens with; that of the domain if not given."""
+    meaning: str = ""
+    """What a newcomer should know to read its page, in a few sentences."""
 
 
 def name_run(settings: Any) -> str:

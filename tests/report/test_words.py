@@ -20,8 +20,15 @@ def said(folder: Path, **accuracies: Sequence[float]) -> tuple[str, str]:
 
 
 def words(runs: list[Run]) -> tuple[str, str]:
-    what, found = (part.replace(GLUE, " ") for part in summarise(rows(runs)))
+    _, what, found = (part.replace(GLUE, " ") for part in summarise(rows(runs)))
     return what, found
+
+
+def headline(folder: Path, **accuracies: Sequence[float]) -> str:
+    said(folder, **accuracies)
+    return summarise(rows([Run(path.parent) for path in sorted(folder.rglob("settings.json"))])).headline.replace(
+        GLUE, " "
+    )
 
 
 def test_a_clear_result(tmp_path: Path) -> None:
@@ -76,8 +83,29 @@ def test_an_end_of_the_gap_may_be_missing(tmp_path: Path) -> None:
 
 
 def test_runs_that_were_not_evaluated(tmp_path: Path) -> None:
-    _, found = words([write_run(tmp_path / "run", settings("biased"))])
-    assert found == "No run has been evaluated yet, so there is nothing to compare."
+    said = summarise(rows([write_run(tmp_path / "run", settings("biased"))]))
+    assert said.headline == "No run has been evaluated yet, so there is nothing to compare."
+
+
+def test_the_headline_is_what_bias_costs_and_who_wins_it_back(tmp_path: Path) -> None:
+    known = settings("debiased") | {"membership": {"source": "labels", "known": 0.1}}
+    write_run(tmp_path / "known", known, its_evaluation=evaluation(0.74))
+    assert headline(tmp_path, biased=[0.70], debiased=[0.69], unbiased=[0.75]) == (
+        "Sampling bias costs 5.0 points here; debiased, τ⁺ = 0.1 wins back none of it, membership from 10 % of the "
+        "labels wins back 80 % of it."
+    )
+
+
+def test_the_headline_where_the_gap_is_noise_or_nobody_knows_it(tmp_path: Path) -> None:
+    noise = headline(tmp_path / "a", biased=[0.70, 0.74], debiased=[0.71, 0.73], unbiased=[0.76, 0.71])
+    assert noise.endswith("here; what debiased, τ⁺ = 0.1 wins back is within the noise of these seeds.")
+    assert headline(tmp_path / "b", biased=[0.75], unbiased=[0.70]).startswith(
+        "No cost of sampling bias shows here"
+    )
+    assert headline(tmp_path / "c", biased=[0.70], debiased=[0.72]) == (
+        "Debiased, τ⁺ = 0.1 gains 2.0 points against biased."
+    )
+    assert headline(tmp_path / "d", debiased=[0.72]) == "Debiased, τ⁺ = 0.1 reaches 72.0 %."
 
 
 def test_many_rows_get_one_sentence(tmp_path: Path) -> None:

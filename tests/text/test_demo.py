@@ -16,7 +16,7 @@ def test_the_end_of_every_novel_is_held_out_and_not_trained_on(tmp_path: Path) -
     assert len(found.sentences) == 6000
     counts = found.books[found.held_out].bincount()
     assert counts.tolist() == [150] * 6
-    settings, *_ = demo_settings(tmp_path)
+    settings = demo_settings(tmp_path)["biased"]
     assert settings.text.path is not None
     lines = settings.text.path.read_text().splitlines()
     assert settings.objective.kind == "biased"

@@ -18,7 +18,7 @@ from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.groups import Row, has_unbiased, result_metrics, rows
 from debiased_contrastive.report.numbers import plus_minus
 from debiased_contrastive.report.page import write_report
-from debiased_contrastive.report.words import results_heading
+from debiased_contrastive.report.words import results_heading, summarise
 from debiased_contrastive.runs import EVALUATION, SETTINGS, Run, check_is_free, existing_run, new_run, open_run
 from debiased_contrastive.training.loggers import LogName, check_loggers
 from debiased_contrastive.training.loop import Update
@@ -35,9 +35,9 @@ def demo(command: commands.Demo, domains: Sequence[Domain]) -> None:
     folder = command.out or Path("runs") / ("demo" if domain is domains[0] else f"demo-{domain.name}")
     runs = []
     for seed in range(command.seeds or plan.seeds):
-        for base in plan.settings(folder):
+        for name, base in plan.settings(folder).items():
             settings = replace(base, seed=seed)
-            place = folder / f"{settings.objective.kind}-seed{seed}"
+            place = folder / f"{name}-seed{seed}"
             run, fabric = open_run(place, as_json(settings), domain.name), _start(settings)
             data = work.open_data(settings, fabric, None, partial(progress, quiet=command.quiet))
             follow(work.train(settings, run, fabric, data), domain, settings, run, fabric, quiet=command.quiet)
@@ -47,8 +47,8 @@ def demo(command: commands.Demo, domains: Sequence[Domain]) -> None:
             runs.append(run)
     page = folder / "report.html"
     more = plan.finish(folder, runs)
-    write_report(runs, page, title=plan.title, domains=domains)
-    compare(runs, domains)
+    write_report(runs, page, title=plan.title, domains=domains, main=plan.main, meaning=plan.meaning)
+    compare(runs, domains, plan.main)
     show(f"\nopen {' and '.join(map(str, (page, *more)))}")
 
 
@@ -191,9 +191,9 @@ def report(command: commands.Report, domains: Sequence[Domain]) -> None:
     show(f"\nopen {command.out}")
 
 
-def compare(runs: Sequence[Run], domains: Sequence[Domain]) -> None:
-    """Show the report's table of results in the terminal."""
-    groups = rows(runs, domains)
+def compare(runs: Sequence[Run], domains: Sequence[Domain], main: Metric | None = None) -> None:
+    """Show the report's table of results in the terminal, and its first sentence."""
+    groups = rows(runs, domains, main)
     metrics = result_metrics(groups, domains)
     gap = ["gap closed"] if has_unbiased(groups) else []
     header = ["objective", *(metric.heading for metric in metrics), *gap, "seeds"]
@@ -203,6 +203,7 @@ def compare(runs: Sequence[Run], domains: Sequence[Domain]) -> None:
         closed = "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %"
         lines.append([row.label, *numbers, *([closed] if gap else []), str(row.seeds)])
     table(results_heading(metrics)[1] if metrics else "Not evaluated", header, lines)
+    show(f"\n{summarise(groups).headline}")
 
 
 def _format_number(row: Row, metric: Metric) -> str:

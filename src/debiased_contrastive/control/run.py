@@ -1,7 +1,7 @@
 """CURL with any of the objectives (Section 5.3): a run directory in, a trained agent out, and what it gains."""
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -86,11 +86,12 @@ def watch(folder: Path, out: Path, size: int, episode: int) -> str:
     return f"{len(film.frames)} frames of {settings.task}, return {film.episode_return:.0f}, in {out}"
 
 
-def demo_settings(_folder: Path) -> Iterator[ControlSettings]:
-    """Yield the settings of a task in which the pole stands at the start, which is learnt within minutes."""
+def demo_settings(_folder: Path) -> dict[str, ControlSettings]:
+    """The settings of a task in which the pole stands at the start, which is learnt within minutes."""
     preset = CONTROL_PRESETS["curl"].settings
     training = replace(preset.training, frames=32_000, random_steps=500, evaluate_every=500, episodes=3)
-    yield with_task_defaults(replace(preset, task="cartpole-balance", training=training))
+    settings = with_task_defaults(replace(preset, task="cartpole-balance", training=training))
+    return {settings.objective.kind: settings}
 
 
 def _film_first_run(folder: Path, runs: list[Run]) -> list[Path]:
@@ -106,4 +107,9 @@ DEMO = Demo(
     result="return",
     evaluate=evaluate,
     finish=_film_first_run,
+    meaning=(
+        "The agent sees a cart with a pole through a camera and moves the cart, so that the pole stays up. Each "
+        "step that it stays up counts one, 1,000 at most in an episode. A contrastive loss between random crops of "
+        "what it sees trains its eyes."
+    ),
 )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.domain import Bar, Demo, Progress
+from debiased_contrastive.domain import Bar, Progress
 from debiased_contrastive.evaluation.few_shot import few_shot
 from debiased_contrastive.evaluation.geometry import (
     alignment,
@@ -26,10 +26,8 @@ from debiased_contrastive.images.augment import make_views, normalise, prepare
 from debiased_contrastive.images.frozen import load_encoder
 from debiased_contrastive.images.images import FolderImages, ImageSet, read_image_folder
 from debiased_contrastive.images.settings import (
-    DEMO_SETTINGS,
     CMCSettings,
     ImageSettings,
-    SimCLRObjective,
     move_data,
 )
 from debiased_contrastive.images.sources import ProbeImages, read_probe_images
@@ -225,19 +223,3 @@ def embed(folder: Path, source: Path, progress: Progress) -> dict[str, Any]:
     labels = np.full(len(images), -1) if images.labels is None else images.labels.numpy()
     class_names = np.array(images.class_names, dtype=str)
     return {"features": features, "names": np.array(names), "labels": labels, "class_names": class_names}
-
-
-def demo_settings(_folder: Path) -> Iterator[ImageSettings]:
-    """Yield the settings of the demonstration; with ten balanced classes tau_plus is 0.1."""
-    biased, debiased = SimCLRObjective(kind="biased"), SimCLRObjective(tau_plus=0.1)
-    for objective in (biased, debiased, SimCLRObjective(kind="unbiased")):
-        yield replace(DEMO_SETTINGS, objective=objective)
-
-
-DEMO = Demo(
-    title="What sampling bias does to Fashion-MNIST, and what debiasing repairs",
-    seeds=1,
-    settings=demo_settings,
-    result="linear",
-    evaluate=evaluate,
-)

@@ -104,17 +104,21 @@ class Row:
         return paired_difference(self.by_seed(self.main.key), other.by_seed(self.main.key))
 
 
-def rows(runs: Sequence[Run], domains: Sequence[Domain]) -> tuple[Row, ...]:
+def rows(runs: Sequence[Run], domains: Sequence[Domain], main: Metric | None = None) -> tuple[Row, ...]:
     """The summary of run directories: comparable settings together, biased, then debiased, then unbiased.
+
+    `main` is the number that counts most, where it was measured; that of the domain if not given.
 
     >>> rows([], [])
     Traceback (most recent call last):
     ValueError: a report needs at least one readable run; got none: name folders that hold a settings.json
     """
-    return group_records(read_records(runs)[0], domains)
+    return group_records(read_records(runs)[0], domains, main)
 
 
-def group_records(records: Sequence[Record], domains: Sequence[Domain]) -> tuple[Row, ...]:
+def group_records(
+    records: Sequence[Record], domains: Sequence[Domain], main: Metric | None = None
+) -> tuple[Row, ...]:
     """A row for all records that differ only in their seed; comparable rows are together, ordered by kind."""
     known = _find_domains(records, domains)
     members: dict[str, list[Record]] = {}
@@ -132,7 +136,8 @@ def group_records(records: Sequence[Record], domains: Sequence[Domain]) -> tuple
     for row in rows:
         frames.setdefault(row.frame, set()).update(row.measures)
     for place, row in enumerate(rows):
-        measured = [metric for metric in row.domain.mains if metric.key in frames[row.frame]]
+        mains = row.domain.mains if main is None else (main, *row.domain.mains)
+        measured = [metric for metric in mains if metric.key in frames[row.frame]]
         rows[place] = replace(row, main=measured[0]) if measured else row
     order = list(frames)
     rows.sort(key=lambda row: (order.index(row.frame), *_rank(row)))

@@ -39,32 +39,45 @@ class Figure(NamedTuple):
     alt: str = ""
 
 
-def write_report(runs: Sequence[Run], out: Path, *, title: str, domains: Sequence[Domain]) -> None:
+def write_report(
+    runs: Sequence[Run],
+    out: Path,
+    *,
+    title: str,
+    domains: Sequence[Domain],
+    main: Metric | None = None,
+    meaning: str = "",
+) -> None:
     """Write the report of these runs, in one step, to the file `out`."""
-    content = render_report(runs, title=title, domains=domains)
+    content = render_report(runs, title=title, domains=domains, main=main, meaning=meaning)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, content)
 
 
-def render_report(runs: Sequence[Run], *, title: str, domains: Sequence[Domain]) -> str:
+def render_report(
+    runs: Sequence[Run], *, title: str, domains: Sequence[Domain], main: Metric | None = None, meaning: str = ""
+) -> str:
     """The report as HTML; the same runs always give the same bytes.
 
-    Runs that cannot be read are named on it; runs of none of the domains are shown with what can be read.
+    It opens with one sentence and one picture, of the number `main` if that was measured; `meaning` says how to
+    read them. Runs that cannot be read are named on it; runs of none of the domains are shown as far as they can.
     """
     records, left_out = read_records(runs)
-    rows = groups.group_records(records, domains)
+    rows = groups.group_records(records, domains, main)
     present = groups.present_domains(rows, domains)
     lines = list(zip(rows, plots.strokes(rows), strict=True))
     results = groups.result_metrics(rows, domains)
     heading, caption = results_heading(results) if results else ("Accuracy", "")
     clouds = _choose_clouds(rows)
-    what, lead = summarise(rows)
+    summary = summarise(rows)
     report = {
         "rows": lines,
         "results": results,
         "heading": heading,
         "caption": caption,
-        "intervals": _draw_intervals(lines, results),
+        "opening": _draw_intervals(lines, results),
+        "meaning": meaning,
+        "findings": summary.findings,
         "notes": notes_on_results(rows, results, present),
         "has_gap": groups.has_unbiased(rows),
         "has_paper": any(row.paper is not None for row in rows),
@@ -84,7 +97,7 @@ def render_report(runs: Sequence[Run], *, title: str, domains: Sequence[Domain])
         "strips": _read_strips(rows, present),
         **_origin(rows, left_out),
     }
-    return render(title=title, what=what, lead=lead, report=report)
+    return render(title=title, what=summary.what, lead=summary.headline, report=report)
 
 
 def render(

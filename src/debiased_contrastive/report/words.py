@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from debiased_contrastive.domain import Domain, Metric
+from debiased_contrastive.domain import Domain, Metric, section
 from debiased_contrastive.report.groups import Row, baseline, has_unbiased, present_domains, row_settings
 from debiased_contrastive.report.numbers import (
     DASH,
@@ -20,11 +21,24 @@ MAX_SENTENCES = 3
 """How many debiased rows, or comparisons, get sentences of their own."""
 
 
-def summarise(rows: Sequence[Row]) -> tuple[str, str]:
+class Summary(NamedTuple):
+    """What a page says first."""
+
+    headline: str
+    """What came out, in one sentence."""
+    what: str
+    """What was done."""
+    findings: str
+    """What came out, row by row."""
+
+
+def summarise(rows: Sequence[Row]) -> Summary:
     """What was done, and what came out of it."""
     measured = [row for row in rows if row.main.key in row.measures]
     if not measured:
-        return _describe_training(rows), "No run has been evaluated yet, so there is nothing to compare."
+        return Summary(
+            "No run has been evaluated yet, so there is nothing to compare.", _describe_training(rows), ""
+        )
     meanings: dict[str, dict[str, None]] = {}
     for main in sorted((row.main for row in measured), key=lambda main: not main.percent):
         meanings.setdefault(main.quantity, {})[main.in_words or main.meaning] = None
@@ -42,7 +56,7 @@ def summarise(rows: Sequence[Row]) -> tuple[str, str]:
         )
     if min(counts) == 1:
         findings.append("Rows with a single seed have no interval: their differences may be chance.")
-    return f"{_describe_training(rows)} {how}.", " ".join(findings)
+    return Summary(_headline(measured), f"{_describe_training(rows)} {how}.", " ".join(findings))
 
 
 def results_heading(results: Sequence[Metric]) -> tuple[str, str]:
@@ -97,6 +111,35 @@ def _describe_training(rows: Sequence[Row]) -> str:
     fewest, most = min(row.seeds for row in rows), max(row.seeds for row in rows)
     seeds = count(most, "seed") if fewest == most else f"{fewest} to {count(most, 'seed')}"
     return f"{' '.join(parts)}, {seeds}{' each' if len(rows) > 1 else ''}."
+
+
+def _headline(rows: Sequence[Row]) -> str:
+    """What bias costs, and how much of it the best row without and the best with knowledge of classes win back."""
+    if len(frames := {row.frame for row in rows}) > 1:
+        return f"{count(len(frames), 'comparison')} of objectives, whose numbers are below."
+    biased, unbiased = (next((row for row in rows if row.kind == kind), None) for kind in ("biased", "unbiased"))
+    if biased is None:
+        return f"{' '.join(f'{_sentence(row.label)} reaches {_level(row)}.' for row in rows[:MAX_SENTENCES])}"
+    debiased = [row for row in rows if row.kind == "debiased"]
+    if unbiased is None or unbiased.gain_on(biased).mean <= 0:
+        best = max(debiased, key=_mean, default=None)
+        return _cost(biased, unbiased) if unbiased or best is None else _gain(best, biased)
+    kinds = (
+        [row for row in debiased if bool(section(row.settings, "membership")) is known] for known in (False, True)
+    )
+    wins = [_win(max(some, key=_mean)) for some in kinds if some]
+    cost = f"Sampling bias costs {_points(unbiased.gain_on(biased), biased.main)} here"
+    return f"{cost}; {', '.join(wins)}." if wins else f"{cost}."
+
+
+def _win(row: Row) -> str:
+    if row.gap_closed is None:
+        return f"what {row.label} wins back is within the noise of these seeds"
+    return f"{row.label} wins back {whole_percent(row.gap_closed) if row.gap_closed > 0 else 'none'} of it"
+
+
+def _mean(row: Row) -> float:
+    return row.measures[row.main.key].mean
 
 
 def _compare(rows: Sequence[Row]) -> str:

@@ -1,7 +1,6 @@
 """The first run on text: biased beside debiased, and whether vectors tell which novel a sentence is from."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,12 +39,11 @@ def read_novels() -> Novels:
     return Novels([sentence for _, sentence in rows], books, place >= 1 - HELD_OUT)
 
 
-def demo_settings(folder: Path) -> Iterator[TextSettings]:
+def demo_settings(folder: Path) -> dict[str, TextSettings]:
     """The settings of the demonstration, one for each objective, on a text that is written to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     text = _write_novels(folder / "novels.txt").resolve()
-    for objective in OBJECTIVES:
-        yield replace(settings_on(text), objective=objective)
+    return {objective.kind: replace(settings_on(text), objective=objective) for objective in OBJECTIVES}
 
 
 def settings_on(text: Path) -> TextSettings:
@@ -94,4 +92,9 @@ DEMO = Demo(
     settings=demo_settings,
     result="linear",
     evaluate=probe_novels,
+    meaning=(
+        "A sentence is pulled towards its neighbours and pushed away from all other sentences of the batch, also "
+        "from those of its own chapter. There are no classes in training, so nobody knows what bias costs; "
+        "afterwards a linear classifier tells which of six novels a sentence is from. One in six would be chance."
+    ),
 )
