@@ -1,0 +1,1 @@
+"""The same objectives behind the names and calls of other libraries."""
