@@ -1,0 +1,140 @@
+"""Frozen encoders as ONNX graphs, which onnxruntime and others run without torch."""
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from debiased_contrastive.files import check_can_be_written, write_atomically
+from debiased_contrastive.images.frozen import ImageEncoder
+from debiased_contrastive.text.frozen import SentenceEncoder
+from debiased_contrastive.text.towers import BagTower, GRUTower, TransformerTower
+from debiased_contrastive.text.vocabulary import FIRST
+
+TOLERANCE = 1e-5
+"""Largest difference between the graph's features and torch's, relative to the largest feature."""
+
+
+def write_onnx(encoder: nn.Module, out: "str | os.PathLike[str]") -> float:
+    """Write the graph of an encoder that `load_encoder` gave, after onnxruntime has computed the same with it.
+
+    The graph of images takes `pixels` (n, c, size, size) uint8, at the size trained on; that of sentences `tokens`
+    (n, l) and `lengths` (n,) int64, the ids of the run's vocabulary.json, 0 after the end of a sentence. Both give
+    `features`. n and l are free.
+
+    Args:
+        encoder: The frozen encoder.
+        out: The file to write.
+
+    Returns:
+        The largest difference between both, relative to the largest feature.
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError as error:
+        raise ValueError(f"ONNX needs {error.name}: pip install 'debiased-contrastive[onnx]'") from None
+    check_can_be_written(Path(out))
+    module, inputs, free = _graph(encoder)
+    graph = _export(module, inputs, free)
+    difference = 0.0
+    session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
+    for count in (1, 3):
+        given = {name: value[:count] for name, value in inputs.items()}
+        with torch.no_grad():
+            wanted = encoder(**given) if isinstance(encoder, SentenceEncoder) else encoder(given["pixels"])
+        found = torch.from_numpy(session.run(None, {name: value.numpy() for name, value in given.items()})[0])
+        difference = max(difference, float((found - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30)))
+    if not difference <= TOLERANCE:
+        raise ValueError(
+            f"the graph must compute what torch does, to {TOLERANCE:g}; it differs by {difference:.1g}: nothing "
+            "was written, try another version of torch or onnxruntime"
+        )
+    write_atomically(Path(out), graph)
+    return difference
+
+
+def _graph(encoder: nn.Module) -> tuple[nn.Module, dict[str, Tensor], dict[str, dict[int, str]]]:
+    """The module to export on the CPU, inputs by name to try it on, and which sides of them are free."""
+    encoder.cpu()
+    generator = torch.Generator().manual_seed(0)
+    if isinstance(encoder, ImageEncoder):
+        shape = (3, len(encoder.settings.views.mean), encoder.settings.views.size, encoder.settings.views.size)
+        pixels = torch.randint(256, shape, generator=generator, dtype=torch.uint8)
+        return encoder, {"pixels": pixels}, {"pixels": {0: "n"}}
+    if not isinstance(encoder, SentenceEncoder):
+        raise ValueError(f"the encoder must be one that load_encoder gave; got a {type(encoder).__name__}")
+    longest = min(encoder.longest, 9)
+    lengths = torch.tensor([longest, 1, (longest + 1) // 2])
+    known = encoder.tokenizer.get_vocab_size()
+    tokens = torch.randint(min(FIRST, known - 1), known, (3, longest), generator=generator)
+    tokens = tokens.masked_fill(torch.arange(longest) >= lengths.unsqueeze(1), 0)
+    inputs = {"tokens": tokens, "lengths": lengths}
+    return _Sentences(encoder), inputs, {"tokens": {0: "n", 1: "l"}, "lengths": {0: "n"}}
+
+
+def _export(module: nn.Module, inputs: dict[str, Tensor], free: dict[str, dict[int, str]]) -> bytes:
+    fast = torch.backends.mha.get_fastpath_enabled()
+    # One fused operator for a whole layer of attention, which ONNX does not know.
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+            warnings.simplefilter("ignore")
+            dynamic: Any = {
+                name: {side: torch.export.Dim(word) for side, word in sides.items()} for name, sides in free.items()
+            }
+            program = torch.onnx.export(
+                module, tuple(inputs.values()), dynamo=True, input_names=list(inputs), output_names=["features"],
+                dynamic_shapes=tuple(dynamic.values()), verbose=False,
+            )  # fmt: skip
+            assert program is not None
+            file = Path(folder) / "encoder.onnx"
+            program.save(str(file), external_data=False)
+            return file.read_bytes()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class _Sentences(nn.Module):
+    """The towers of a sentence encoder, the recurrent ones by ONNX's own operator."""
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        self.towers = nn.ModuleList([_tower(tower) for tower in (encoder.towers.left, encoder.towers.right)])
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        return torch.cat([nn.functional.normalize(tower(tokens, lengths)) for tower in self.towers], 1)
+
+
+def _tower(tower: GRUTower | BagTower | TransformerTower) -> nn.Module:
+    return _Recurrent(tower) if isinstance(tower, GRUTower) else tower
+
+
+class _Recurrent(nn.Module):
+    """A recurrent tower as a node of the graph: lengths are an input of ONNX's GRU, which torch's packs away."""
+
+    def __init__(self, tower: GRUTower) -> None:
+        super().__init__()
+        self.words, self.hidden = tower.words, tower.recurrent.hidden_size
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            both = [getattr(tower.recurrent, f"{name}_l0{direction}") for direction in ("", "_reverse")]
+            # Torch has the gates in the order r, z, n, ONNX in z, r, n.
+            turned = [torch.cat([part.chunk(3)[place] for place in (1, 0, 2)]) for part in both]
+            self.register_buffer(name, torch.stack(turned).detach())
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        bias = torch.cat([self.get_buffer("bias_ih"), self.get_buffer("bias_hh")], 1)
+        words = self.words(tokens).transpose(0, 1)
+        _, last = torch.onnx.ops.symbolic_multi_out(
+            "GRU",
+            (words, self.get_buffer("weight_ih"), self.get_buffer("weight_hh"), bias, lengths.to(torch.int32)),
+            attrs={"hidden_size": self.hidden, "direction": "bidirectional", "linear_before_reset": 1},
+            dtypes=(torch.float32, torch.float32),
+            shapes=((words.shape[0], 2, words.shape[1], self.hidden), (2, words.shape[1], self.hidden)),
+            version=14,
+        )
+        return last.transpose(0, 1).flatten(1)
