@@ -169,7 +169,7 @@ MUTANTS = [
     Mutant("auditing/advice.py", "and by_auto > by_constant", "", "auto advised where it is worse"),
     Mutant("auditing/advice.py", "math.floor(value / unit", "round(value / unit", "advice rounded up past what is safe"),
     Mutant("auditing/sources.py", "rows[np.argsort(order)]", "rows[order]", "knowledge of other rows"),
-    Mutant("auditing/advice.py", "(each.name != OWN, each.best_share)", "each.best_share or 0", "own clusters before what others know"),
+    Mutant("auditing/advice.py", " and each.name != OWN]", "]", "own clusters advised, from which no training gained"),
     Mutant("auditing/advice.py", "* math.exp(part *", "* math.exp(0 *", "labels for half without the part between"),
     Mutant("membership/force.py", "(strength * part.q).clamp(max=1)", "strength * part.q", "negative weights"),
     Mutant("membership/force.py", "force - (force * self.z).sum(1, keepdim=True) * self.z if", "force if", "force along the anchor counted"),

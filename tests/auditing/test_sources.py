@@ -45,6 +45,10 @@ def test_sources_are_ranked_by_what_they_know() -> None:
     assert found.force_bias is not None
     assert 0.1 < found.force_bias < 2
     assert 'use "membership"' in found.advice
+    assert not any("rows have a label" in note for note in found.notes)
+    few = torch.where(torch.arange(700) < 99, labels, -1)
+    notes = dc.audit(x, y, few, temperature=0.5, groups=groups).notes
+    assert any(note.startswith("Only 99 rows have a label: force shares and strengths by fewer") for note in notes)
     for each in found.sources:
         strengths, shares = zip(*each.curve, strict=True)
         assert (strengths[0], shares[0]) == (0, 0)

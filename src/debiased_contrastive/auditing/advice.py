@@ -52,11 +52,12 @@ def _on_force(result: AuditResult) -> str:
     if result.force_bias < NEGLIGIBLE_FORCE:
         return f"{size}: no knowledge about classes is worth its trouble here."
     by_labels = describe_labels(result.sources)
-    useful = [each for each in result.sources if each.labels is None and (each.best_share or 0) >= WORTH]
+    # What is learnt confirms its own errors: trainings gained nothing from it, whatever its share was before.
+    others = [each for each in result.sources if each.labels is None and each.name != OWN]
+    useful = [each for each in others if (each.best_share or 0) >= WORTH]
     if not useful:
-        return f"{size}, and nothing at hand but labels takes a tenth of it away. {by_labels}"
-    # What is trained can confirm its own errors, so it comes last.
-    best = max(useful, key=lambda each: (each.name != OWN, each.best_share))
+        return f"{size}, and nothing at hand but labels is known to take a tenth of it away. {by_labels}"
+    best = max(useful, key=lambda each: each.best_share or 0)
     return f'{size}; of what is known without labels, use "{best.name}". {best.words} {by_labels}'
 
 
@@ -69,6 +70,8 @@ def describe_source(effect: SourceEffect) -> str:
     share = f"{max(0.0, 100 * effect.best_share):.0f} % of the bias out of the force"
     if effect.best_share < WORTH:
         return f"Leave it out: no strength takes more than {share}{harm}."
+    if effect.name == OWN:
+        return f"Leave it out: it takes {share}{harm}, but trainings with own features gained nothing by it."
     call = f"loss(z0, z1, {effect.argument}=..., strength={round_down(effect.strength)})"
     return f"Call {call} with {effect.made_by}{harm}: that takes {share}.{against}"
 

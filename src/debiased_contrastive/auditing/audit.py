@@ -28,6 +28,7 @@ from debiased_contrastive.auditing.sample import (
     read_labels,
 )
 from debiased_contrastive.auditing.sources import measure_sources, open_given, read_sources
+from debiased_contrastive.membership.strength import FEW_LABELS
 from debiased_contrastive.objectives.checks import check_tau_plus
 from debiased_contrastive.prior.clusters import cluster_prior
 from debiased_contrastive.prior.estimate import PriorEstimate, Scores
@@ -289,6 +290,11 @@ def _notes(
         notes.append(
             "Without pairs and labels, positives are taken to be equal to their anchors. The floor is reached "
             "soonest then, so what is safe here is safe for yours; your losses are larger than these."
+        )
+    if classes is not None and (count := int((classes >= 0).sum())) < FEW_LABELS:
+        notes.append(
+            f"Only {count} rows have a label: force shares and strengths by fewer than {FEW_LABELS} can be wrong, "
+            "even about harm."
         )
     if sample.labels is None:
         notes.append("Without labels, the loss with true negatives is guessed from the prior and the similarities.")

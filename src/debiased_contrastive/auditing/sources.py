@@ -87,10 +87,10 @@ def read_sources(
         sources.append(Source("groups", "from_groups(ids)", lambda: from_groups(*words.T)))
     if given.membership is not None:
         known = torch.from_numpy(_at(given.membership, index, read_rows, progress))
-        membership = Knowledge(membership=check_membership(known))
+        membership = Knowledge(membership=check_membership(known, given.membership.name))
         sources.append(Source("membership", "the given rows", lambda: membership))
     if sample.labels is not None:
-        own = "from_guide(own features), made anew during training, which can confirm its own errors"
+        own = "from_guide(own features), made anew during training"
         sources += [
             Source(OWN, own, lambda: from_guide(z, seed=seed, **settings)),
             *_label_sources(z, sample.labels[:ROWS], num_classes or 2),

@@ -254,15 +254,15 @@ def _same_class(
     return knowledge.same_class, len(knowledge)
 
 
-def check_membership(membership: Tensor) -> Tensor:
+def check_membership(membership: Tensor, name: str = "membership") -> Tensor:
     """The same; raise unless it has the shape (n, k), rows >= 0 and sums of at most 1, up to rounding."""
     if membership.ndim != 2 or not membership.is_floating_point():
         what = f"{membership.dtype} of shape {tuple(membership.shape)}"
-        raise ValueError(f"membership must be probabilities of shape (n, classes); got {what}")
+        raise ValueError(f"{name} must be probabilities of shape (n, classes); got {what}")
     sums = membership.double().sum(1)
     if not bool((membership >= 0).all() and (sums <= 1 + 1e-3).all()):
         raise ValueError(
-            "membership must have rows that are at least 0 and sum to at most 1; got a smallest value of "
+            f"{name} must have rows that are at least 0 and sum to at most 1; got a smallest value of "
             f"{float(membership.min()):.4g} and a largest sum of {float(sums.max()):.4g}: divide rows by their sums"
         )
     return membership
