@@ -60,7 +60,7 @@ EXTRAS = {
     "images": {"lightning_fabric", "numpy", "PIL", "sklearn"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
-    "reproduce": {"lightning_fabric"},
+    "reproduce": {"lightning_fabric", "PIL", "distributed"},
     "report": {"matplotlib", "jinja2"},
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
