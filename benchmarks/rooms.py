@@ -22,9 +22,9 @@ PICTURE, DOCUMENT = ROOT / "docs" / "rooms.svg", ROOT / "docs" / "design.md"
 Imports = dict[str, set[str]]
 
 PLACES: dict[str, tuple[float, int]] = {
-    "reproduce": (6.7, 0),
+    "cli": (6.7, 0),
     "encoders": (9.35, 0),
-    "cli": (6.7, 1),
+    "reproduce": (6.7, 1),
     "images": (1.7, 2),
     "text": (3.5, 2),
     "control": (5.3, 2),

@@ -335,7 +335,8 @@ def test_version_and_help_come_without_training_code() -> None:
 @pytest.mark.parametrize(
     "words",
     ["--help", "--version", "train --help", "train demo --help", "train curl --help", "evaluate --help", "trian",
-     "train demo --training.epohcs 3", "train demo --training.epochs 0"],
+     "train demo --training.epohcs 3", "train demo --training.epochs 0", "reproduce", "reproduce --help", "reproduce figure9",
+     "reproduce figure4c --seeds 0"],
 )  # fmt: skip
 def test_help_and_mistakes_load_no_torch(words: str, tmp_path: Path) -> None:
     script = (

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import time
-from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -15,10 +15,13 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.images.settings import ImageTraining
-from debiased_contrastive.reproduce import figure4, table1, table2, table3
+from debiased_contrastive.images.settings import PRESETS, ImageTraining
+from debiased_contrastive.reproduce.item import Request
+from debiased_contrastive.reproduce.names import NAMES, load_item
 from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, main, means_by_part, shorten, take_share
 from debiased_contrastive.runs import Run
+from studies import gap
+from tests.reproduce.work import curve, double
 from tests.studies.test_gap import tiny
 
 ROOT = Path(__file__).parents[2]
@@ -30,14 +33,6 @@ torch.set_num_threads(1)
 jobs = pickle.loads(Path(sys.argv[1]).read_bytes())
 print(json.dumps([job.make(Path(sys.argv[2])) for job in jobs]))
 """
-
-
-def curve(_settings: object, run: Run, _data: object) -> dict[str, Any]:
-    return {"course": [{"step": line["step"], "loss": line["loss"]} for line in run.metrics()]}
-
-
-def double(number: int) -> dict[str, int]:
-    return {"result": 2 * number}
 
 
 def start(jobs: list[Job], folder: Path) -> subprocess.Popen[str]:
@@ -63,7 +58,7 @@ def test_a_job_is_done_by_another_process_from_its_pickled_form(tmp_path: Path) 
 
 
 def test_every_job_is_small_and_survives_pickling() -> None:
-    for job in committed_jobs():
+    for _, job in committed_jobs():
         content = pickle.dumps(job)
         assert len(content) < 5000
         again = pickle.loads(content)
@@ -119,27 +114,32 @@ def test_results_of_other_settings_are_refused_before_any_work(tmp_path: Path) -
     assert not (tmp_path / "before.json").exists()
 
 
-def committed_jobs() -> Iterable[Job]:
-    grid = {"scale": "small", "seeds": 3}
-    images: dict[str, Any] = {**grid, "images": Path("images"), "official": False}
-    yield from figure4.STUDY.jobs(Namespace(**grid))
-    yield from table1.STUDY.jobs(Namespace(**images, epochs=None))
-    yield from table2.STUDY.jobs(Namespace(**grid, corpus=Path("novels"), cache=None, task_data=Path("tasks")))
-    yield from table3.STUDY.jobs(Namespace(**grid, task="cartpole-swingup", frames=None))
-    yield from table3.STUDY.jobs(Namespace(**grid, task="walker-walk", frames=80_000))
+def committed_jobs() -> Iterable[tuple[Path, Job]]:
+    """Jobs of results that are committed, and where these are."""
+    given = {"scale": "small", "seeds": 5, "data": Path("data"), "task_data": Path("tasks")}
+    for name in NAMES:
+        item = load_item(name)
+        requests = [Request(**given)]  # type: ignore[arg-type]
+        if name == "table3":
+            requests.append(replace(requests[0], task="walker-walk", frames=80_000))
+        for request in requests:
+            yield from ((item.folder(RESULTS, "small") / f"{job.name}.json", job) for job in item.jobs(request))
+    for job in gap.make_jobs(PRESETS["cifar10-small"].settings, 3):
+        yield RESULTS / "cifar10_small" / f"{job.name}.json", job
 
 
 def test_committed_results_are_of_todays_settings() -> None:
-    folders = {"figure4": "cifar10_small", "table1": "cmc", "table2": "novels", "table3": "control"}
-    checked = 0
-    for job in committed_jobs():
-        measure = job.measure.func if isinstance(job.measure, partial) else job.measure
-        path = RESULTS / folders[measure.__module__.rpartition(".")[2]] / f"{job.name}.json"
+    found = Counter[str]()
+    for path, job in committed_jobs():
         if path.exists():
             job.check(path)
-            checked += 1
-    assert checked == 33 + 27 + 15 + 24
-    shorter = table1.STUDY.jobs(Namespace(scale="small", seeds=1, images=Path("x"), official=False, epochs=10))
+            found[path.relative_to(RESULTS).parts[0]] += 1
+    assert found["cifar10_small"] == 33
+    assert found["cmc"] == 27
+    assert found["novels"] == 15
+    assert found["control"] == 24
+    assert found["membership"] >= 16
+    shorter = load_item("table1").jobs(Request("small", 1, epochs=10, data=Path("x")))
     biased, epochs = choose_rows(shorter, ["biased", "epochs"])
     for job in (biased, epochs):
         job.check(RESULTS / "cmc_order" / f"{job.name}.json")
@@ -163,38 +163,26 @@ def test_rows_are_chosen_by_name_and_unknown_ones_are_refused() -> None:
         choose_rows(jobs, ["biased", "unbiased"])
 
 
-def test_the_command_prints_tables_and_says_in_a_line_what_is_wrong(
+def test_a_study_prints_its_tables_and_says_in_a_line_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main("debiased_contrastive.reproduce.table1", ["--tables", str(RESULTS / "cmc")])
-    tables = [table1.markdown(RESULTS / "cmc"), table1.floors_markdown(RESULTS / "cmc")]
-    assert capsys.readouterr().out == "\n".join(tables)
+    main("studies.gap", ["--tables", str(RESULTS / "cifar10_small")])
+    assert capsys.readouterr().out == gap.markdown(RESULTS / "cifar10_small")
     for words, message in (
-        (["--tables", str(tmp_path)], "must hold biased runs to compare with"),
-        (
-            ["--images", str(tmp_path), "--out", str(tmp_path), "--rows", "none"],
-            "--rows must be of biased, tau-0.005",
-        ),
-        (["--images", str(tmp_path), "--out", str(tmp_path / "out")], "train"),
+        (["--tables", str(tmp_path)], "must hold biased and unbiased runs to compare with"),
+        (["--out", str(tmp_path), "--rows", "none"], "--rows must be of biased, unbiased, tau-0.05"),
+        (["--out", str(tmp_path), "--workers", "0"], "workers must be at least 1; got 0"),
     ):
         with pytest.raises(SystemExit) as stopped:
-            main("debiased_contrastive.reproduce.table1", words)
+            main("studies.gap", words)
         assert stopped.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("table1: ")
+        assert line.startswith("gap: ")
         assert message in line
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_module_names_its_figures_and_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [sys.executable, "-m", "debiased_contrastive.reproduce", "table9"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "{figure4,table1,table2,table3}" in done.stderr
     with pytest.raises(SystemExit):
-        main("debiased_contrastive.reproduce.figure4", ["--help"])
+        main("studies.gap", ["--help"])
     shown = capsys.readouterr().out
-    assert all(flag in shown for flag in ("--tables", "--share", "--seeds", "--rows", "--scale", "--threads"))
+    assert all(flag in shown for flag in ("--tables", "--share", "--seeds", "--rows", "--workers"))
 
 
 def test_a_curve_is_shortened_and_cut_in_fifths() -> None:

@@ -1,5 +1,6 @@
 """The commands of `debiased`: a class for each command, a field for each flag; docstrings are the help texts."""
 
+import re
 from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -203,6 +204,11 @@ class Reproduce:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
+        if self.cluster is not None and not re.fullmatch(r"local:[1-9]\d*|\w+://.+", self.cluster):
+            raise ValueError(
+                "--cluster must be local:K or the address of a Dask scheduler, such as tcp://host:8786; got "
+                f"{self.cluster}"
+            )
 
 
 @dataclass(frozen=True)

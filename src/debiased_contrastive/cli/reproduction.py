@@ -28,9 +28,9 @@ def reproduce(command: Reproduce) -> None:
     if not command.show:
         missing = missing_jobs(jobs, folder)
         if missing:
-            say(f"{item.name}, {scale.what}: {len(missing)} of {count(len(jobs), 'run')} to do; {scale.cost}")
             item.check(request)
             missing[0].check_data()
+            say(f"{item.name}, {scale.what}: {len(missing)} of {count(len(jobs), 'run')} to do; {scale.cost}")
         with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
             workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
             failures = fill(jobs, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)

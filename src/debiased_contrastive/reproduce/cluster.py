@@ -19,6 +19,8 @@ dask: Any = distributed
 """It is only partly typed."""
 _TOPIC = "debiased-progress"
 _ASKED = "debiased-stop"
+PATIENCE = 10.0
+"""Seconds to wait for the scheduler."""
 _EVERY = 2.0
 """Seconds between two questions of a worker whether to stop."""
 
@@ -52,10 +54,10 @@ def _connect(address: str) -> Any:
         cluster = dask.LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None)
         return dask.Client(cluster)
     try:
-        return dask.Client(address, timeout=10)
+        return dask.Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"--cluster must be local:K or the address of a Dask scheduler; {address}: {error}"
+            f"no Dask scheduler answers at {address} ({' '.join(str(error).split())}): start one, or use local:K"
         ) from None
 
 

@@ -38,7 +38,7 @@ SCALES: dict[Any, Scale] = {
         data="--data DIR with train and val, such as 100 classes of Tiny ImageNet",
     ),
     "paper": Scale(
-        "ImageNet-100, two ResNet-50 of half width, 240 epochs", "days on a GPU", PAPER_SETTING,
+        "ImageNet-100, two ResNet-50 of half width, 240 epochs", "half a day on a GPU at 10 TFLOP/s", PAPER_SETTING,
         data="--data DIR with train and val of ImageNet-100",
     ),
 }  # fmt: skip

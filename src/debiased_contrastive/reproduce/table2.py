@@ -32,7 +32,7 @@ SCALES: dict[Any, Scale] = {
         data="--data TEXT and --task-data DIR",
     ),
     "paper": Scale(
-        "BookCorpus, the paper's towers, 1 epoch of 114,466 steps", "a day on a GPU",
+        "BookCorpus, the paper's towers, 1 epoch of 114,466 steps", "not measured: --first-step tells",
         TEXT_PRESETS["quickthoughts"].settings, seeds=3, data="--data BOOKCORPUS and --task-data DIR",
     ),
 }  # fmt: skip

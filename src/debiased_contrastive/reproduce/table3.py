@@ -27,13 +27,15 @@ SMOKE = replace(
     SMALL,
     camera=replace(SMALL.camera, size=16, crop=16, smooth=1),
     agent=replace(SMALL.agent, filters=4, hidden_dim=16),
-    training=replace(SMALL.training, frames=400, batch=8, random_steps=20, episodes=1, capacity=1000, log_every=5),
+    training=replace(
+        SMALL.training, frames=2000, repeat=50, batch=8, random_steps=20, episodes=1, capacity=1000, log_every=5
+    ),
 )
 SCALES: dict[Any, Scale] = {
-    "smoke": Scale("cartpole-swingup from 16 pixels, 50 steps", "a few seconds a run", SMOKE, seeds=1),
+    "smoke": Scale("cartpole-swingup from 16 pixels, 40 steps", "a few seconds a run", SMOKE, seeds=1),
     "small": Scale("a task from 48 pixels, small networks, 160,000 frames", "10 min on a core", SMALL),
     "paper": Scale(
-        "a task from 100 pixels, CURL's networks, 100,000 steps", "a day on a GPU",
+        "a task from 100 pixels, CURL's networks, 100,000 steps", "not measured here",
         CONTROL_PRESETS["curl-dcl-paper"].settings,
     ),
 }  # fmt: skip

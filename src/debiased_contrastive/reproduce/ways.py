@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -33,12 +34,13 @@ def choose(workers: int, cluster: str) -> Way:
 
 def do(job: Job, runs: Path, at: At, is_stopped: Callable[[], bool]) -> Any:
     """The result of a job, or how it failed; with one thread, since processes fill the cores."""
-    import torch
+    if job.domain or "torch" in sys.modules:
+        import torch
 
-    from debiased_contrastive.training.machine import keep_freed_memory
+        from debiased_contrastive.training.machine import keep_freed_memory
 
-    torch.set_num_threads(1)
-    keep_freed_memory()
+        torch.set_num_threads(1)
+        keep_freed_memory()
     try:
         return job.make(runs, seldom(at), is_stopped)
     except StoppedError:

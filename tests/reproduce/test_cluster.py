@@ -1,0 +1,84 @@
+"""A real cluster of two worker processes, one of which is killed in the middle: nothing is lost."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from debiased_contrastive.reproduce.runner import Job, fill
+from debiased_contrastive.runs import Run
+from tests.reproduce.test_runner import small_job
+from tests.reproduce.test_ways import Seen
+from tests.reproduce.work import double, fail
+
+distributed: Any = pytest.importorskip(
+    "distributed", reason="Dask distributed is missing: the extra cluster has it"
+)
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Killing(Seen):
+    """Calls something once, when a run has a checkpoint to go on from."""
+
+    def __init__(self, run: Path, kill: Callable[[], None]) -> None:
+        super().__init__()
+        self.run, self.kill, self.is_done = run, kill, False
+
+    def at(self, name: str, done: int, total: int, note: str) -> None:
+        super().at(name, done, total, note)
+        if name == self.run.name and not self.is_done and list(self.run.glob("checkpoint-*.pt")):
+            self.is_done = True
+            # Not in the thread of the event loop, through which answers come.
+            threading.Thread(target=self.kill).start()
+
+
+def test_a_lost_worker_costs_nothing_but_time(tmp_path: Path) -> None:
+    first = small_job(epochs=150, log_every=100, checkpoint_every=40)
+    second = replace(first, name="two-seed1", settings=replace(first.settings, seed=1))
+    jobs = [first, second, Job("plain", partial(double, 21)), Job("fails", fail)]
+    killed: list[int] = []
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        client = distributed.Client(cluster)
+        folder, pids = tmp_path / "runs" / first.name, client.run(os.getpid)
+
+        def kill() -> None:
+            for address, keys in client.processing().items():
+                if any(str(key).startswith(first.name) for key in keys):
+                    assert not Run(folder).is_finished, "it was killed too late to test anything"
+                    killed.append(pids[address])
+                    os.kill(pids[address], signal.SIGKILL)
+
+        watch = Killing(folder, kill)
+        address = cluster.scheduler_address
+        failures = fill(jobs, tmp_path / "out", tmp_path / "runs", cluster=address, watch=watch)
+        client.close()
+    assert failures == ["fails: RuntimeError: it rains and rains"]
+    assert len(killed) == 1
+    taken = next(line for line in watch.lines if line.startswith(f"{first.name} is taken up at step "))
+    assert int(taken.split("at step ")[1].split()[0]) > 1, "from its last checkpoint"
+    same = [first, jobs[2]]
+    fill(same, tmp_path / "here", tmp_path / "others")
+    assert (tmp_path / "out" / "two-seed1.json").exists()
+    for job in same:
+        found, wanted = (
+            json.loads((tmp_path / place / f"{job.name}.json").read_text()) for place in ("out", "here")
+        )
+        assert found == wanted
+
+
+def test_nobody_at_the_address_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("debiased_contrastive.reproduce.cluster.PATIENCE", 0.2)
+    start = time.monotonic()
+    with pytest.raises(
+        ValueError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1 .*: start one, or use local"
+    ):
+        fill([Job("plain", partial(double, 1))], tmp_path, tmp_path, cluster="tcp://127.0.0.1:1")
+    assert time.monotonic() - start < 30
