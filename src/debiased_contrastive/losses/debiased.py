@@ -128,7 +128,7 @@ class DebiasedLoss(nn.Module):
 
 
 # torch.compiler.disable does the same, but loads the compiler for everyone who imports this.
-_call_outside_graphs = torch._disable_dynamo(nn.Module.__call__)
+_call_outside_graphs = torch._disable_dynamo(nn.Module.__call__)  # type: ignore[attr-defined]
 
 
 class EmbeddingLoss(DebiasedLoss):
