@@ -5,7 +5,7 @@ import torch
 
 import debiased_contrastive as dc
 from debiased_contrastive.kernels import log_mean, tiled
-from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.kernels.absent import Absent
 from tests.losses.cases import CASES, Case, cases, embeddings, views
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent, tiles
 from debiased_contrastive.kernels.log_mean import Kernel, is_dense, product, side_of_tile
-from debiased_contrastive.kernels.tiled import Absent, tiles
 from debiased_contrastive.kernels.weights import Form
 from debiased_contrastive.numerics import first_derivative, without_autocast
 

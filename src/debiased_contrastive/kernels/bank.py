@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.tiled import tiles
+from debiased_contrastive.kernels.absent import tiles
 from debiased_contrastive.numerics import are_transforms_active, first_derivative, without_autocast
 
 NUMBERS_AT_ONCE = 2**22

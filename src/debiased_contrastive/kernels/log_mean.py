@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels import tiled
-from debiased_contrastive.kernels.tiled import Absent
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 from debiased_contrastive.numerics import number_like, without_autocast
 

@@ -8,113 +8,26 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent, tiles
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 from debiased_contrastive.numerics import first_derivative, without_autocast
 
-Codes = tuple[Tensor, Tensor]
-"""One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
 Scales: TypeAlias = tuple[float, ...]
 Case: TypeAlias = Literal["rows", "both", "self"]
 
 SAFE_EXPONENT = {torch.float32: 40.0, torch.float64: 300.0}
 """Logits within this bound need no shift: e^{2 * 40}, the largest product formed, fits float32."""
 
+STRIPS = 2
+"""Number of strips of a tile on the diagonal: what is left of it is not computed."""
+
 LARGEST_KEPT_TILE = 2**18
 """Number of logits up to which a tile that is the whole problem is kept for the backward: 1 MiB."""
 
-_COUNT_TILE = 512
 _NO_SECOND_DERIVATIVE = (
     "kernel='tiled' has first derivatives only, a derivative of its gradient was asked for: "
     "use kernel='dense' for gradients of gradients"
 )
-
-
-def tiles(length: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most `size` that cover range(length)."""
-    for start in range(0, length, size):
-        yield slice(start, min(start + size, length))
-
-
-@dataclass(frozen=True)
-class Absent:
-    """Pairs (row, column) to leave out; any of the conditions suffices."""
-
-    block: int = 0
-    """Row i and column j are absent where (i + offset) // block == j // block; 0 is off."""
-    offset: int = 0
-    """Where the rows begin among the columns."""
-    same: tuple[Codes, ...] = ()
-    """Absent where the two codes are equal (the same label, the same sample id)."""
-    differ: tuple[Codes, ...] = ()
-    """Absent where the two codes differ."""
-    pairs: Tensor | None = None
-    """(a, n) bool, absent where True."""
-
-    @property
-    def is_symmetric(self) -> bool:
-        """Whether row i is without column j where row j is without column i, for rows and columns in one order."""
-        return self.pairs is None
-
-    def remove_(self, tile: Tensor, rows: slice, columns: slice, value: float = -math.inf) -> Tensor:
-        """Write `value` over what is absent in a tile of these rows and columns: -inf in logits, 0 in weights.
-
-        Rows and columns begin at a multiple of `block`; see `whole_blocks`.
-        """
-        if self.block:
-            self._remove_blocks(tile, rows, columns, value)
-        for codes in self.same:
-            tile.masked_fill_(_equal(codes, rows, columns), value)
-        for codes in self.differ:
-            tile.masked_fill_(~_equal(codes, rows, columns), value)
-        if self.pairs is not None:
-            tile.masked_fill_(self.pairs[rows, columns], value)
-        return tile
-
-    def whole_blocks(self, tile: int) -> int:
-        """The largest side of a tile, at most `tile`, that cuts no block."""
-        return max(tile - tile % self.block, self.block) if self.block else tile
-
-    def present(self, num_rows: int, num_columns: int, device: torch.device) -> int | Tensor:
-        """How many columns exist for each row: one number where it is the same for all, else (a,)."""
-        if not self.same and not self.differ and self.pairs is None:
-            return num_columns - self.block
-        is_one_code = len(self.same) == 1 and not self.differ and not self.block and self.pairs is None
-        if is_one_code and self.same[0][1].dim() == 1:
-            return num_columns - _equal_count(self.same[0])
-        count = torch.zeros(num_rows, dtype=torch.int64, device=device)
-        tile = self.whole_blocks(_COUNT_TILE)
-        for i in tiles(num_rows, tile):
-            for j in tiles(num_columns, tile):
-                ones = torch.ones(i.stop - i.start, j.stop - j.start, device=device)
-                count[i] += (self.remove_(ones, i, j) > 0).sum(1)
-        return count
-
-    def _remove_blocks(self, tile: Tensor, rows: slice, columns: slice, value: float) -> None:
-        # Rows and columns are in the same order, so only where both ranges meet is anything absent:
-        # a square whose diagonal consists of blocks.
-        start = max(rows.start + self.offset, columns.start)
-        stop = min(rows.stop + self.offset, columns.stop)
-        if start >= stop:
-            return
-        first = start - self.offset - rows.start
-        square = tile[first : first + stop - start, start - columns.start : stop - columns.start]
-        count = (stop - start) // self.block
-        blocks = square.view(count, self.block, count, self.block)
-        blocks.diagonal(dim1=0, dim2=2).fill_(value)
-
-
-def _equal(codes: Codes, rows: slice, columns: slice) -> Tensor:
-    of_row, of_column = codes
-    of_column = of_column[columns] if of_column.dim() == 1 else of_column[rows, columns]
-    return of_row[rows].unsqueeze(1) == of_column
-
-
-def _equal_count(codes: Codes) -> Tensor:
-    """(a,) how many columns have the row's code, without looking at pairs."""
-    of_row, of_column = codes
-    of_column = of_column.sort().values
-    of_row = of_row.contiguous()
-    return torch.searchsorted(of_column, of_row, right=True) - torch.searchsorted(of_column, of_row)
 
 
 def log_sum_exp(
@@ -179,7 +92,8 @@ class _Plan:
 
     "rows": a tile adds to the sums of its rows. "both": and to the sums of its columns, which stand
     behind those of the rows. "self": the columns are the rows, tiles below the diagonal are not
-    visited, and what a tile adds to its columns goes to the same sums.
+    visited, and what a tile adds to its columns goes to the same sums. A tile on the diagonal is
+    visited in strips, each from the diagonal on.
     """
 
     absent: Absent
@@ -190,12 +104,16 @@ class _Plan:
     tile: int
     case: Case
 
-    def walk(self, rows: Tensor, others: Tensor) -> Iterator[tuple[slice, slice, bool]]:
-        """Tiles to visit, and whether one adds to its columns too: on the diagonal they are its rows."""
+    def walk(self, rows: Tensor, others: Tensor) -> Iterator[tuple[slice, slice, slice]]:
+        """Rows and columns of each tile, and to which of the columns it adds: not to those that are its rows."""
         for i in tiles(rows.shape[0], self.tile):
             for j in tiles(others.shape[-2], self.tile):
-                if self.case != "self" or j.start >= i.start:
-                    yield i, j, not (self.case == "self" and i == j)
+                if self.case != "self" or j.start > i.start:
+                    yield i, j, j
+                elif i == j:
+                    for start in range(i.start, i.stop, self.strip):
+                        stop = min(start + self.strip, i.stop)
+                        yield slice(start, stop), slice(start, i.stop), slice(stop, i.stop)
 
     def sides(self, values: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
         """The part of `values` that belongs to the rows, and the part that belongs to the columns."""
@@ -205,7 +123,20 @@ class _Plan:
 
     def scratch(self, rows: Tensor, others: Tensor) -> Tensor:
         """Room for one tile: fresh memory for each would cost as much as its exponentials."""
-        return rows.new_empty(min(self.tile, rows.shape[0]) * min(self.tile, others.shape[-2]))
+        height, width = min(self.tile, rows.shape[0]), min(self.tile, others.shape[-2])
+        # Where all tiles are strips of one on the diagonal, each of them is smaller.
+        is_strip = self.case == "self" and height == rows.shape[0]
+        return rows.new_empty(min(height, self.strip) * width if is_strip else height * width)
+
+    @property
+    def strip(self) -> int:
+        """Height of the strips in which a tile on the diagonal is visited."""
+        return self.absent.whole_blocks(max(1, self.tile // STRIPS))
+
+    def keeps(self, rows: Tensor, others: Tensor) -> bool:
+        """Whether one small tile is all: computing it again in the backward would save no memory."""
+        height, width = rows.shape[0], others.shape[-2]
+        return max(height, width) <= self.tile and height * width <= LARGEST_KEPT_TILE
 
     def terms(
         self, rows: Tensor, others: Tensor, i: slice, j: slice, scratch: Tensor
@@ -240,24 +171,27 @@ class _TiledLogSumExp(torch.autograd.Function):
         totals = rows.new_zeros(0 if plan.weights is None else length)
         of_rows, of_columns = plan.sides(out, rows.shape[0])
         totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
-        scratch = plan.scratch(rows, others)
+        keeps = plan.keeps(rows, others)
+        scratch, kept = plan.scratch(rows, others), []
         with without_autocast(rows.device):
             for i, j, mirrored in plan.walk(rows, others):
                 terms, weights = plan.terms(rows, others, i, j, scratch)
                 _accumulate(of_rows[:, i], terms, 1, plan.safe)
                 if weights is not None:
                     totals_of_rows[i] += weights.sum(1)
-                if mirrored and of_columns is not None:
-                    _accumulate(of_columns[:, j], terms, 0, plan.safe)
+                if of_columns is not None and mirrored.start < mirrored.stop:
+                    beyond = slice(mirrored.start - j.start, None)
+                    _accumulate(of_columns[:, mirrored], [term[:, beyond] for term in terms], 0, plan.safe)
                     if weights is not None and totals_of_columns is not None:
-                        totals_of_columns[j] += weights.sum(0)
+                        totals_of_columns[mirrored] += weights[:, beyond].sum(0)
+                if keeps:
+                    kept.append(terms)
+                    scratch = plan.scratch(rows, others)
         if plan.safe:
             out.log_()
         ctx.save_for_backward(rows, columns, out)
         ctx.plan = plan
-        # Where one small tile was all, it is kept: computing it again would save no memory.
-        alone = scratch.numel() == rows.shape[0] * others.shape[-2]
-        ctx.only = terms if alone and scratch.numel() <= LARGEST_KEPT_TILE else None
+        ctx.kept = kept
         ctx.mark_non_differentiable(totals)
         return out, totals
 
@@ -266,7 +200,7 @@ class _TiledLogSumExp(torch.autograd.Function):
         rows, columns, out = ctx.saved_tensors
         with torch.no_grad(), without_autocast(rows.device):
             d_rows, d_columns = _gradients(
-                rows, columns, out, grad, ctx.plan, ctx.only, columns_need_grad=ctx.needs_input_grad[1]
+                rows, columns, out, grad, ctx.plan, ctx.kept, columns_need_grad=ctx.needs_input_grad[1]
             )
         d_rows = first_derivative(d_rows, rows, _NO_SECOND_DERIVATIVE)
         if d_columns is not None:
@@ -289,7 +223,7 @@ def _gradients(
     out: Tensor,
     grad: Tensor,
     plan: _Plan,
-    only: list[Tensor] | None,
+    kept: list[list[Tensor]],
     *,
     columns_need_grad: bool,
 ) -> tuple[Tensor, Tensor | None]:
@@ -304,12 +238,12 @@ def _gradients(
     d_rows = torch.zeros_like(rows)
     d_columns = torch.zeros_like(columns) if columns is not None and columns_need_grad else None
     d_others = d_rows if plan.case == "self" else d_columns
-    scratch = rows if only is not None else plan.scratch(rows, others)
+    scratch = rows if kept else plan.scratch(rows, others)
     room = plan.scratch(rows, others)
-    for i, j, mirrored in plan.walk(rows, others):
-        terms = plan.terms(rows, others, i, j, scratch)[0] if only is None else only
+    for number, (i, j, mirrored) in enumerate(plan.walk(rows, others)):
+        terms = kept[number] if kept else plan.terms(rows, others, i, j, scratch)[0]
         d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j, room)
-        _propagate(d_logits, rows, others, d_rows, d_others if mirrored else None, i, j)
+        _propagate(d_logits, rows, others, d_rows, d_others, i, j, mirrored)
     return d_rows, d_columns
 
 
@@ -339,13 +273,20 @@ def _d_logits(
 
 
 def _propagate(
-    d_logits: Tensor, rows: Tensor, others: Tensor, d_rows: Tensor, d_others: Tensor | None, i: slice, j: slice
+    d_logits: Tensor,
+    rows: Tensor,
+    others: Tensor,
+    d_rows: Tensor,
+    d_others: Tensor | None,
+    i: slice,
+    j: slice,
+    mirrored: slice,
 ) -> None:
     """Add the derivative by a tile of logits to that of the rows and columns whose products they are."""
     if others.dim() == 2:
         d_rows[i].addmm_(d_logits, others[j])
-        if d_others is not None:
-            d_others[j].addmm_(d_logits.T, rows[i])
+        if d_others is not None and mirrored.start < mirrored.stop:
+            d_others[mirrored].addmm_(d_logits[:, mirrored.start - j.start :].T, rows[i])
     else:
         d_rows[i] += torch.bmm(d_logits.unsqueeze(1), others[i, j]).squeeze(1)
         if d_others is not None:

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.bank import bank_logits
 from debiased_contrastive.kernels.gather import Gather, check_everywhere
-from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.kernels.weights import negative_weights_
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.tiled import tiles
+from debiased_contrastive.kernels.absent import tiles
 from debiased_contrastive.objectives.losses import check_tensor
 
 Input: TypeAlias = Tensor | Mapping[str, Tensor]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent, Codes
 from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.log_mean import masked_logits
-from debiased_contrastive.kernels.tiled import Absent, Codes
 from debiased_contrastive.kernels.weights import Form, PairWeights
 from debiased_contrastive.losses.inputs import without_empty
 from debiased_contrastive.losses.knowledge import Known

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_rows
 from debiased_contrastive.kernels.log_mean import masked_logits
-from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.debiased import EmbeddingLoss
 from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.gather import Share
 from debiased_contrastive.kernels.log_mean import Kernel, log_mean
-from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.kernels.weights import PairWeights
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.knowledge import Strength

@@ -7,9 +7,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.attraction import Attraction, attracted
 from debiased_contrastive.kernels.log_mean import Kernel, masked_logits, weighted_log_sum
-from debiased_contrastive.kernels.tiled import Absent
 from debiased_contrastive.kernels.weights import Form, MateWeights, Membership, PairWeights, negative_weights_
 from debiased_contrastive.losses.knowledge import Strength
 

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from debiased_contrastive.kernels.absent import Absent, Codes
 from debiased_contrastive.kernels.attraction import Attraction, attracted
 from debiased_contrastive.kernels.gather import Gather, Share, check_everywhere, gather_rows
 from debiased_contrastive.kernels.log_mean import Kernel
-from debiased_contrastive.kernels.tiled import Absent, Codes
 from debiased_contrastive.kernels.weights import Form, GivenWeights, PairWeights, Partitions
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
