@@ -7,7 +7,7 @@ import debiased_contrastive as dc
 from debiased_contrastive.evaluation.geometry import knn_accuracy
 from debiased_contrastive.images.datasets import read_fashion_mnist
 
-STEPS, BATCH = 250, 256
+STEPS, BATCH = 120, 256
 
 
 def pixels(split: str) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups, from_labels
 from debiased_contrastive.membership.strength import choose_strength
 
-STEPS, BATCH = 250, 256
+STEPS, BATCH = 120, 256
 TRAIN, TEST = read_fashion_mnist("train"), read_fashion_mnist("test")
 
 

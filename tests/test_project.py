@@ -22,7 +22,8 @@ from debiased_contrastive.report.analyses import markdown as theory_table
 from debiased_contrastive.report.numbers import mean_cell
 from debiased_contrastive.reproduce import table1, table2, table3
 from debiased_contrastive.reproduce.runner import read_results
-from figures.gains import gains
+from figures.gains import force_share, gains
+from figures.panel import Point
 from studies import control_steps
 from studies.auto_tau_plus import is_closer, read_worlds
 from studies.auto_tau_plus import markdown as auto_table
@@ -310,14 +311,23 @@ def test_the_gains_in_the_readme_are_those_of_the_results() -> None:
     stl10, imagenet = (own - biased for own, biased in (published[:2], published[2:]))  # type: ignore[operator]
     assert f"| {stl10:+.2f} (STL10)" in readme
     assert f"| {imagenet:+.2f} (ImageNet-100)" in readme
-    known = (ROOT / "docs/membership-results.md").read_text()
-    (weak,), (strong,) = (
-        re.findall(
-            rf"^\| 10 % of the labels{what} \| 0\.\d+ \| 0\.\d+ \| \d+ % \| (\d+) % \| \d+ % \| 4 \|$", known, re.M
-        )
-        for what in ("", ", strength 2")
-    )
+    closed = {one.label: f"{one.y:.0f}" for one in force_share(ROOT / "results")[0].what if isinstance(one, Point)}
+    weak, strong = closed["10 % of the labels"], closed["10 % of the labels, strength 2"]
     assert f"close {weak} % of the kNN gap, {strong} % at strength 2" in " ".join(readme.split())
+
+
+def test_the_verdicts_quote_the_results() -> None:
+    images, banks = (read_results(ROOT / f"results/{name}", "biased") for name in ("cifar10_small", "cmc"))
+    cells = {
+        (name, key): mean_cell(gains(images, name, key), "+")
+        for name in ("tau-0.1", "views-4", "unbiased")
+        for key in ("linear_top1", "knn")
+    }
+    claims = (ROOT / "docs/claims.md").read_text()
+    for name in ("tau-0.1", "views-4"):
+        assert f"{cells[name, 'linear_top1']} linear, {cells[name, 'knn']} kNN" in claims
+    assert f"**reproduced**: {cells['unbiased', 'linear_top1'][1:]} points" in claims
+    assert f"{mean_cell(gains(banks, 'tau-0.01-biased', 'linear_top1'), '+')} on a hundred classes" in claims
 
 
 def test_the_speed_in_the_readme_is_that_of_the_results() -> None:
