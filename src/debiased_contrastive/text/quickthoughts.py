@@ -12,7 +12,7 @@ from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.weights import negative_weights_
 from debiased_contrastive.losses.debiased import DebiasedLoss, Diagnostics
 from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
-from debiased_contrastive.membership.held import HeldKnowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.objectives.estimator import Floor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
@@ -50,7 +50,7 @@ class QuickThoughts(DebiasedLoss):
     """
 
     tau_plus: float
-    known: HeldKnowledge | None
+    known: TrainingKnowledge | None
     """What is known about sentences, as long as they are trained on; it is no part of the towers."""
 
     def __init__(
