@@ -14,9 +14,9 @@ from debiased_contrastive.domain import name_run
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
-from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.strength import choose_strength
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 from debiased_contrastive.training.settings import as_json
 from tests.images.test_cmc_runs import SMALL as SMALL_CMC
@@ -258,7 +258,7 @@ def test_a_classifier_is_not_judged_by_labels_that_it_saw(tmp_path: Path, monkey
     state, _ = latest_checkpoint(tmp_path / "run")
     assert state is not None
     # In training, known labels are facts.
-    held = HeldKnowledge()
+    held = TrainingKnowledge()
     held.load_state_dict({"_extra_state": state["module"]["known._extra_state"]})
     assert held.knowledge is not None
     assert held.knowledge.membership is not None

@@ -10,8 +10,8 @@ import torch
 from lightning_fabric import Fabric
 
 from debiased_contrastive.cli.main import main
-from debiased_contrastive.membership.held import HeldKnowledge
 from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.runs import new_run
 from debiased_contrastive.text.frozen import load_encoder
 from debiased_contrastive.text.quickthoughts import QuickThoughts
@@ -83,7 +83,7 @@ def test_a_run_that_is_stopped_ends_as_one_that_was_not(stop: int, tmp_path: Pat
     assert all((whole.folder / name).read_bytes() == (parts.folder / name).read_bytes() for name in names)
     state, _ = latest_checkpoint(whole.folder)
     assert state is not None
-    held = HeldKnowledge()
+    held = TrainingKnowledge()
     held.load_state_dict({"_extra_state": state["module"]["known._extra_state"]})
     assert held.knowledge is not None
     assert held.knowledge.partitions is not None
@@ -127,7 +127,7 @@ def test_the_loss_is_the_formula_of_each_pair(denominator: Any, own: bool) -> No
     tokens, lengths = torch.randint(1, 20, (6, 4)), torch.full((6,), 4)
     linked, ids = torch.tensor([True, True, False, True, True]), torch.tensor([4, 1, 0, 5, 3, 2])
     membership = torch.rand(6, 3).softmax(1)
-    method.known = HeldKnowledge()
+    method.known = TrainingKnowledge()
     method.known.hold(Knowledge(membership=membership, strength=0.7 if own else None))
     with torch.no_grad():
         found = float(method(tokens, lengths, linked, ids))
@@ -152,7 +152,7 @@ def test_the_loss_is_the_formula_of_each_pair(denominator: Any, own: bool) -> No
 def test_sentences_of_one_group_alone_leave_nothing_to_tell_apart() -> None:
     torch.manual_seed(0)
     method = QuickThoughts(*(build_tower("bag", 20, 5, 4, 6) for _ in range(2)), tau_plus=0.0)
-    method.known = HeldKnowledge()
+    method.known = TrainingKnowledge()
     method.known.hold(Knowledge(partitions=torch.zeros(6, 1, dtype=torch.int64)))
     arguments = torch.randint(1, 20, (6, 4)), torch.full((6,), 4), torch.ones(5, dtype=torch.bool)
     loss = method(*arguments, torch.arange(6))

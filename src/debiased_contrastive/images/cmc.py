@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from debiased_contrastive.images.encoders import Pair
 from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.bank import DebiasedBankLoss
-from debiased_contrastive.membership.held import HeldKnowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.negatives.bank import MemoryBank
 
 
@@ -31,7 +31,7 @@ class CMC(nn.Module):
         heads: tuple[nn.Module, nn.Module],
         loss: DebiasedBankLoss,
         banks: tuple[MemoryBank, MemoryBank],
-        known: HeldKnowledge | None = None,
+        known: TrainingKnowledge | None = None,
     ) -> None:
         super().__init__()
         self.encoder = encoder

@@ -19,12 +19,12 @@ from debiased_contrastive.membership.classifier import from_few_labels
 from debiased_contrastive.membership.files import Array, read_rows
 from debiased_contrastive.membership.force import NoBiasError, force_share
 from debiased_contrastive.membership.guide import from_guide
-from debiased_contrastive.membership.held import pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups, from_labels
 from debiased_contrastive.membership.patches import LARGEST_SIDE, patch_features
 from debiased_contrastive.membership.quality import pair_figures
 from debiased_contrastive.membership.strength import choose_strength
+from debiased_contrastive.membership.training import pack, unpack
 from debiased_contrastive.numerics import make_generator
 from debiased_contrastive.training.machine import compute_once
 from debiased_contrastive.training.membership import describe_tau_plus

@@ -24,7 +24,7 @@ from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.bank import DebiasedBankLoss
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
-from debiased_contrastive.membership.held import HeldKnowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.negatives.bank import MemoryBank
 from debiased_contrastive.numerics import make_generator
 
@@ -60,7 +60,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     encoder = _make_encoder(settings.encoder, len(settings.views.mean), settings.views.size)
     head = projector(encoder.feature_dim, settings.encoder.hidden_dim, settings.encoder.out_dim)
     given: dict[str, Any] = {**_correction(settings), "beta": objective.beta}
-    known = None if settings.membership.source == "none" else HeldKnowledge()
+    known = None if settings.membership.source == "none" else TrainingKnowledge()
     if objective.negatives == "batch":
         loss = DebiasedNTXentLoss(objective.temperature, **given, gather_distributed=gather)
         return SimCLR(encoder, head, loss, known, every_positive=objective.kind == "biased")
@@ -91,7 +91,7 @@ def _make_cmc(settings: CMCSettings, images: int, gather: bool) -> CMC:
         )
         for view in range(2)
     )
-    known = None if settings.membership.source == "none" else HeldKnowledge()
+    known = None if settings.membership.source == "none" else TrainingKnowledge()
     return CMC(encoder, (nn.Linear(half, dim), nn.Linear(half, dim)), loss, (luminance, colour), known)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from debiased_contrastive.kernels.gather import gather_detached
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.losses.nt_xent import DebiasedNTXentLoss
-from debiased_contrastive.membership.held import HeldKnowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.negatives.queue import NegativeQueue
 from debiased_contrastive.training.weights import momentum_copy, momentum_update_
 
@@ -33,7 +33,7 @@ class SimCLR(nn.Module):
         encoder: nn.Module,
         projector: nn.Module,
         loss: DebiasedNTXentLoss,
-        known: HeldKnowledge | None = None,
+        known: TrainingKnowledge | None = None,
         *,
         every_positive: bool = False,
     ) -> None:
@@ -91,7 +91,7 @@ class QueueSimCLR(nn.Module):
         queue_size: int,
         dim: int,
         momentum: float,
-        known: HeldKnowledge | None = None,
+        known: TrainingKnowledge | None = None,
     ) -> None:
         super().__init__()
         self.encoder, self.projector, self.loss, self.known = encoder, projector, loss, known

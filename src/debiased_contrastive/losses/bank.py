@@ -16,7 +16,7 @@ from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.checks import Checks
 from debiased_contrastive.losses.debiased import EmbeddingLoss
-from debiased_contrastive.losses.knowledge import SHARED, Known, Strength, check_known, shared_numbers
+from debiased_contrastive.losses.knowledge import SHARED, CallKnowledge, Strength, check_knowledge, shared_numbers
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
 from debiased_contrastive.numerics import without_autocast, working_dtype
@@ -132,14 +132,16 @@ class DebiasedBankLoss(EmbeddingLoss):
 
         trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
 
-        def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor, Known | None]]:
+        def check() -> tuple[dict[str, int], tuple[Options, Tensor, Tensor, CallKnowledge | None]]:
             look = self._calls.begin(self.checks)
             options = self._options(None, None, strength, attraction, attraction_above, look=look)
             numbers, (options, own, others) = _check_inputs(queries, banks, ids, places, options)
             # Weights are of the queries' own places, the other forms of all rows.
             of_weights = {**dict.fromkeys(knowledge), "weights": weights}
-            known = check_known({**knowledge, "weights": None}, banks[0], excluded={"weights": weights}, look=look)
-            known = known or check_known(of_weights, queries[0], excluded={}, trust=trust, look=look)
+            known = check_knowledge(
+                {**knowledge, "weights": None}, banks[0], excluded={"weights": weights}, look=look
+            )
+            known = known or check_knowledge(of_weights, queries[0], excluded={}, trust=trust, look=look)
             if known is not None:
                 options = replace(options, strength=options.strength.for_each(queries[0][:, 0], look=look))
             return numbers | shared_numbers(known), (options, own, others, known)
@@ -224,7 +226,7 @@ def _two(logits: Tensor, same_class: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _look_up(
-    known: Known, ids: Tensor, places: Tensor, strength: Strength, dtype: torch.dtype, *, views: int
+    known: CallKnowledge, ids: Tensor, places: Tensor, strength: Strength, dtype: torch.dtype, *, views: int
 ) -> _Seen:
     """q of each query and the samples at its places, from what is known of all rows of the bank."""
     if known.kind == "weights":

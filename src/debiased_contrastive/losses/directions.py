@@ -12,7 +12,7 @@ from debiased_contrastive.kernels.gather import Share, gather_rows
 from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.kernels.weights import Form, PairWeights
 from debiased_contrastive.losses.inputs import without_empty
-from debiased_contrastive.losses.knowledge import Known
+from debiased_contrastive.losses.knowledge import CallKnowledge
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import Pairs
 from debiased_contrastive.numerics import number_like
@@ -29,7 +29,7 @@ class Embeddings(NamedTuple):
     extra_keys: Tensor | None = None
 
 
-class Told(NamedTuple):
+class Annotations(NamedTuple):
     """What a call says of its samples, checked: int64 labels and ids, and the rest."""
 
     labels: Tensor | None
@@ -38,7 +38,7 @@ class Told(NamedTuple):
     negative_ids: Tensor | None
     exclude: Tensor | None
     log_q: Tensor | None
-    known: Known | None
+    known: CallKnowledge | None
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Direction:
         return masked_logits(self.rows[:count], columns, self.own_sample)
 
 
-def make_directions(z: Embeddings, told: Told, share: Share, *, symmetric: bool) -> list[Direction]:
+def make_directions(z: Embeddings, told: Annotations, share: Share, *, symmetric: bool) -> list[Direction]:
     """Queries with what they are compared with; with `symmetric` keys with the queries, too."""
     in_batch = z.negatives is None
     own_sample, own_class = _masks(told, share, z, with_hard=True)
@@ -112,7 +112,7 @@ def _gather_log_q(log_q: Tensor, share: Share, b: int) -> Tensor:
     return torch.cat([gather_rows(keys, share), gather_rows(hard, share).flatten()])
 
 
-def _masks(told: Told, share: Share, z: Embeddings, *, with_hard: bool) -> tuple[Absent, Absent]:
+def _masks(told: Annotations, share: Share, z: Embeddings, *, with_hard: bool) -> tuple[Absent, Absent]:
     """The samples that do not exist for an anchor; and those with the samples of its class, if labels are given."""
     hard = z.hard_negatives if with_hard else None
 
@@ -139,7 +139,7 @@ def _masks(told: Told, share: Share, z: Embeddings, *, with_hard: bool) -> tuple
 
 
 def compute_statistics(
-    directions: list[Direction], z: Embeddings, told: Told, share: Share, options: Options
+    directions: list[Direction], z: Embeddings, told: Annotations, share: Share, options: Options
 ) -> Statistics:
     """The statistics of all anchors: the queries, and behind them the keys if they are anchors too."""
     log_mean_unlabeled, present = _log_means(directions, share, options)

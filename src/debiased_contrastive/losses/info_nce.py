@@ -13,13 +13,13 @@ from debiased_contrastive.losses.auto import AutoTauPlus
 from debiased_contrastive.losses.checks import Checks
 from debiased_contrastive.losses.debiased import EmbeddingLoss
 from debiased_contrastive.losses.directions import (
+    Annotations,
     Direction,
     Embeddings,
-    Told,
     compute_statistics,
     make_directions,
 )
-from debiased_contrastive.losses.knowledge import SHARED, check_known, shared_numbers
+from debiased_contrastive.losses.knowledge import SHARED, check_knowledge, shared_numbers
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.numerics import without_autocast
 from debiased_contrastive.objectives.checks import OnFloor, Reduction
@@ -190,12 +190,12 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         given = {name: z for name, z in embeddings.items() if z is not None}
         trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
 
-        def check() -> tuple[dict[str, int], tuple[Options, Told]]:
+        def check() -> tuple[dict[str, int], tuple[Options, Annotations]]:
             look = self._calls.begin(self.checks)
             options = self._options(temperature, tau_plus, strength, attraction, attraction_above, look=look)
-            told = Told(labels, negative_labels, ids, negative_ids, exclude, log_q, None)
+            told = Annotations(labels, negative_labels, ids, negative_ids, exclude, log_q, None)
             numbers, told = _check_inputs(given, options, told, self.symmetric)
-            known = check_known(
+            known = check_knowledge(
                 knowledge, query, negatives=negatives, hard_negatives=hard_negatives,
                 excluded={"labels": labels, "tau_plus": tau_plus}, trust=trust, look=look,
             )  # fmt: skip
@@ -235,8 +235,8 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
 
 
 def _check_inputs(
-    given: dict[str, Tensor], options: Options, told: Told, symmetric: bool
-) -> tuple[dict[str, int], Told]:
+    given: dict[str, Tensor], options: Options, told: Annotations, symmetric: bool
+) -> tuple[dict[str, int], Annotations]:
     query, negatives, hard = given["query"], given.get("negatives"), given.get("hard_negatives")
     inputs.check_shape("query", query, ("b", "d"), "one embedding a row")
     inputs.check_shape("key", given["key"], tuple(query.shape), "each query needs its key")
@@ -270,7 +270,7 @@ def _check_inputs(
     numbers |= {"number of hard negatives": 0 if hard is None else hard.shape[1]}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
     numbers |= {"use of exclude": exclude is not None, "use of log_q": log_q is not None}
-    return numbers, Told(*labels, *ids, exclude, log_q, None)
+    return numbers, Annotations(*labels, *ids, exclude, log_q, None)
 
 
 def _check_negatives(negatives: Tensor, b: int, symmetric: bool) -> None:

@@ -78,7 +78,7 @@ class Strength:
 
 
 @dataclass(frozen=True)
-class Known:
+class CallKnowledge:
     """The knowledge of one call, checked."""
 
     kind: Kind
@@ -119,14 +119,14 @@ class Known:
         return Membership(*pair) if self.kind == "membership" else Partitions.of(*pair, dtype)
 
 
-def shared_numbers(known: Known | None) -> dict[str, int]:
+def shared_numbers(known: CallKnowledge | None) -> dict[str, int]:
     """What must be the same on every process, by the names of `SHARED`."""
     if known is None:
         return dict.fromkeys(SHARED, 0)
     return dict(zip(SHARED, (1 + get_args(Kind).index(known.kind), known.rows.shape[-1]), strict=True))
 
 
-def check_known(
+def check_knowledge(
     given: Mapping[str, Tensor | None],
     like: Tensor,
     *,
@@ -135,7 +135,7 @@ def check_known(
     excluded: Mapping[str, object],
     trust: Mapping[str, object] | None = None,
     look: bool,
-) -> Known | None:
+) -> CallKnowledge | None:
     """The knowledge of a call, or None without any; raise where it is no knowledge, or there is too much of it.
 
     Args:
@@ -181,7 +181,7 @@ def check_known(
         check_weights(rows, (len(like), width), like.device, look=look)
         _refuse(others, kind)
         # A copy, since the backward reads it again.
-        return Known(kind, rows.detach().clone(), None)
+        return CallKnowledge(kind, rows.detach().clone(), None)
     _refuse([name for name in others if name != f"negative_{kind}"], kind)
     check = partial(_check_membership, look=look) if kind == "membership" else _check_partitions
     of_negatives = given.get(f"negative_{kind}")
@@ -191,7 +191,7 @@ def check_known(
     rows = check(kind, rows, (len(like),), like, None)
     if of_negatives is not None and negatives is not None:
         of_negatives = check(f"negative_{kind}", of_negatives, tuple(negatives.shape[:-1]), like, rows.shape[1])
-    return Known(kind, rows, of_negatives, joins_batch)
+    return CallKnowledge(kind, rows, of_negatives, joins_batch)
 
 
 def _refuse(others: list[str], kind: Kind) -> None:

@@ -11,7 +11,7 @@ from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_
 from debiased_contrastive.kernels.log_mean import masked_logits
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.debiased import EmbeddingLoss
-from debiased_contrastive.losses.knowledge import SHARED, Known, check_known, shared_numbers
+from debiased_contrastive.losses.knowledge import SHARED, CallKnowledge, check_knowledge, shared_numbers
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import Pairs, PairsSeen
 from debiased_contrastive.numerics import without_autocast
@@ -117,7 +117,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
 
         trust = {"strength": strength, "attraction": attraction, "attraction_above": attraction_above}
 
-        def check() -> tuple[dict[str, int], tuple[Options, _Told]]:
+        def check() -> tuple[dict[str, int], tuple[Options, _Annotations]]:
             look = self._calls.begin(self.checks)
             options = self._options(temperature, tau_plus, strength, attraction, attraction_above, look=look)
             return _check_inputs(views, options, labels, positive_labels, knowledge, tau_plus, trust)
@@ -136,12 +136,12 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             return loss.view(-1, 2).T.flatten() if options.reduction == "none" else loss
 
 
-class _Told(NamedTuple):
+class _Annotations(NamedTuple):
     """What the call says about classes."""
 
     labels: Tensor | None
     positive_labels: Tensor | None
-    known: Known | None
+    known: CallKnowledge | None
 
 
 def _check_inputs(
@@ -152,7 +152,7 @@ def _check_inputs(
     knowledge: dict[str, Tensor | None],
     tau_plus: float | Tensor | None,
     trust: dict[str, float | Tensor | None],
-) -> tuple[dict[str, int], tuple[Options, _Told]]:
+) -> tuple[dict[str, int], tuple[Options, _Annotations]]:
     z0 = views["view 0"]
     inputs.check_shape("view 0", z0, ("b", "d"), "one embedding a row")
     for name, z in views.items():
@@ -164,13 +164,13 @@ def _check_inputs(
     positive_labels = inputs.check_codes("positive_labels", positive_labels, (len(z0),), z0)
     options.check_tau_plus(z0[:, 0])
     excluded = {"labels": labels, "positive_labels": positive_labels, "tau_plus": tau_plus}
-    known = check_known(knowledge, z0, excluded=excluded, trust=trust, look=options.look)
+    known = check_knowledge(knowledge, z0, excluded=excluded, trust=trust, look=options.look)
     if known is not None:
         options = replace(options, strength=options.strength.for_each(z0[:, 0], look=options.look))
     numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}
     numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
     numbers |= shared_numbers(known)
-    return numbers, (options, _Told(labels, positive_labels, known))
+    return numbers, (options, _Annotations(labels, positive_labels, known))
 
 
 def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
@@ -183,7 +183,7 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
 
 
 def _statistics(
-    z: Tensor, share: Share, options: Options, told: _Told, *, every_positive: bool
+    z: Tensor, share: Share, options: Options, told: _Annotations, *, every_positive: bool
 ) -> tuple[Statistics, PairsSeen | None]:
     labels, positive_labels, known = told
     anchors, columns, others = _unlabeled(z, share)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from debiased_contrastive.negatives.known import KnownRows, check_known_rows
+from debiased_contrastive.negatives.knowledge import StoredKnowledge, check_stored_knowledge
 
 _LOCK = Lock()
 """Lets one thread at a time mix in; one lock for all banks, since a module that holds one cannot be copied."""
@@ -56,7 +56,7 @@ class MemoryBank(nn.Module):
             raise ValueError(f"momentum must lie in [0, 1); got {momentum}: 0.5 is usual")
         self.momentum = momentum
         self.register_buffer("storage", F.normalize(torch.randn(size, dim, generator=generator), dim=1))
-        self.known = KnownRows(size, classes, partitions) if classes or partitions else None
+        self.known = StoredKnowledge(size, classes, partitions) if classes or partitions else None
         self._waiting: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -100,7 +100,7 @@ class MemoryBank(nn.Module):
             )
         if not bool(z.isfinite().all()):
             raise ValueError("z must be finite; got NaN or inf: the encoder diverged")
-        check_known_rows(self.known, len(ids), membership, partitions)
+        check_stored_knowledge(self.known, len(ids), membership, partitions)
         if self.known is not None and (membership is not None or partitions is not None):
             self.known.put(ids, membership, partitions)
         # Copies, since the caller may change the originals.

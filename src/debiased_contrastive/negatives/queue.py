@@ -5,7 +5,7 @@ from threading import Lock
 import torch
 from torch import Tensor, nn
 
-from debiased_contrastive.negatives.known import KnownRows, check_known_rows
+from debiased_contrastive.negatives.knowledge import StoredKnowledge, check_stored_knowledge
 
 _LOCK = Lock()
 """Keeps threads off the same places; one lock for all queues, since a module that holds one cannot be copied."""
@@ -51,7 +51,7 @@ class NegativeQueue(nn.Module):
         self.register_buffer("storage", torch.zeros(size, dim, dtype=dtype))
         self.register_buffer("stored_ids", torch.full((size,), -1))
         self.register_buffer("stored_labels", torch.full((size,), -1))
-        self.known = KnownRows(size, classes, partitions) if classes or partitions else None
+        self.known = StoredKnowledge(size, classes, partitions) if classes or partitions else None
         # Plain integers, so that slicing never waits for a device.
         self._pointer = 0
         self._count = 0
@@ -115,7 +115,7 @@ class NegativeQueue(nn.Module):
             partitions: Their clusterings or groups (b, partitions), for `negative_partitions`.
         """
         self._check(keys, ids=ids, labels=labels)
-        check_known_rows(self.known, len(keys), membership, partitions)
+        check_stored_knowledge(self.known, len(keys), membership, partitions)
         keys = keys.to(self.storage)
         bad = ~keys.isfinite().all(1)
         if bool(bad.any()):

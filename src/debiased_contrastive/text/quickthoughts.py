@@ -13,7 +13,7 @@ from debiased_contrastive.kernels.weights import negative_weights_
 from debiased_contrastive.losses.debiased import DebiasedLoss
 from debiased_contrastive.losses.diagnostics import Diagnostics
 from debiased_contrastive.losses.pairs import ANCHORS_SEEN, PairsSeen
-from debiased_contrastive.membership.held import HeldKnowledge
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.objectives.estimator import Floor
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
@@ -51,7 +51,7 @@ class QuickThoughts(DebiasedLoss):
     """
 
     tau_plus: float
-    known: HeldKnowledge | None
+    known: TrainingKnowledge | None
     """What is known about sentences, as long as they are trained on; it is no part of the towers."""
 
     def __init__(

@@ -16,10 +16,10 @@ from debiased_contrastive.domain import Bar, Progress
 from debiased_contrastive.files import read_text, write_atomically
 from debiased_contrastive.membership.files import Array, join_digest, read_rows
 from debiased_contrastive.membership.guide import from_guide
-from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.labels import from_groups
 from debiased_contrastive.membership.strength import choose_strength
+from debiased_contrastive.membership.training import TrainingKnowledge, pack, unpack
 from debiased_contrastive.numerics import derive_seed
 from debiased_contrastive.runs import Run, existing_run
 from debiased_contrastive.text.corpus import Corpus, OnProgress, load_corpus
@@ -141,7 +141,7 @@ def train(
     epoch = corpus.num_blocks(settings.training.batch)
     rows = read_rows(settings.membership.source, settings.membership.file, len(corpus))
     if settings.membership.source != "none":
-        method.known = HeldKnowledge()
+        method.known = TrainingKnowledge()
 
     def prepare(step: int) -> None:
         if method.known is not None and step == epoch * settings.membership.begin:

@@ -1,4 +1,4 @@
-"""Knowledge that a training holds: it may change while the training goes on, and is in every checkpoint."""
+"""What a training knows about its samples: it may change on the way, and is in every checkpoint."""
 
 import io
 from typing import Any
@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from debiased_contrastive.membership.knowledge import Knowledge
 
 
-class HeldKnowledge(nn.Module):
+class TrainingKnowledge(nn.Module):
     """What is known about the classes of all training samples now, as the losses ask for it; at first nothing.
 
     Relations: `Knowledge` is what a source returns. Here it is part of a method, so that a resumed run goes on with
     the knowledge that it stopped with. Rows are looked up by sample ids at every step, since the numbers of
     clusters mean something else once they are made anew: nothing of it is stored beside a queue's keys.
 
-    >>> held = HeldKnowledge()
+    >>> held = TrainingKnowledge()
     >>> held.of_batch(torch.tensor([0, 2]))
     {}
     >>> held.hold(Knowledge(partitions=torch.tensor([[0], [1], [0]])))

@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from scipy import sparse
 from torch import Tensor, nn
 
-from debiased_contrastive.membership.held import HeldKnowledge, pack, unpack
 from debiased_contrastive.membership.knowledge import Knowledge
+from debiased_contrastive.membership.training import TrainingKnowledge, pack, unpack
 from debiased_contrastive.training.checkpoint import load_whole, save_whole
 
 N = 12
@@ -32,8 +32,8 @@ def knowledge(form: str) -> Knowledge:
     )
 
 
-def held(form: str) -> HeldKnowledge:
-    module = HeldKnowledge()
+def held(form: str) -> TrainingKnowledge:
+    module = TrainingKnowledge()
     module.hold(knowledge(form))
     return module
 
@@ -97,14 +97,14 @@ def test_a_bank_gets_all_samples_or_the_weights_of_its_places(form: str) -> None
 
 
 def test_nothing_is_told_before_there_is_knowledge() -> None:
-    module, ids = HeldKnowledge(), torch.arange(3)
+    module, ids = TrainingKnowledge(), torch.arange(3)
     assert module.of_batch(ids) == module.of_queue(ids, ids) == module.of_bank(ids, ids[None].repeat(3, 1)) == {}
     assert module.same_class(ids) is None
 
 
 @pytest.mark.parametrize("form", [*FORMS, "none"])
 def test_a_checkpoint_holds_it(form: str, tmp_path: Path) -> None:
-    module, again = (HeldKnowledge() if form == "none" else held(form)), held("membership")
+    module, again = (TrainingKnowledge() if form == "none" else held(form)), held("membership")
     save_whole(tmp_path / "state.pt", {"module": module.state_dict()})
     again.load_state_dict(load_whole(tmp_path / "state.pt")["module"])
     if module.knowledge is None:
@@ -130,7 +130,7 @@ def as_earlier_versions_saved(given: Knowledge) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_earlier_versions_saved_is_read(form: str) -> None:
-    rows, module = torch.arange(N), HeldKnowledge()
+    rows, module = torch.arange(N), TrainingKnowledge()
     for before in (knowledge(form), replace(knowledge(form), strength=0.3, reason="because")):
         state = as_earlier_versions_saved(before)
         module.load_state_dict({"_extra_state": state})
@@ -173,7 +173,7 @@ def test_some_samples_alone_keep_what_is_known_of_them(form: str) -> None:
 def test_a_strength_that_was_chosen_is_told_with_the_knowledge(form: str) -> None:
     ids, stored, places = torch.tensor([3, 0]), torch.tensor([0, 7, 7]), torch.tensor([[1, 5], [7, 2]])
     for strength in (0.25, 1.0, None):
-        module = HeldKnowledge()
+        module = TrainingKnowledge()
         module.hold(replace(knowledge(form), strength=strength))
         assert module.knowledge is not None
         for told in (
@@ -191,7 +191,7 @@ def test_a_strength_that_was_chosen_is_told_with_the_knowledge(form: str) -> Non
 
 def test_codes_are_widened_once_and_not_in_every_step() -> None:
     codes = torch.randint(-1, 3, (N, 5), dtype=torch.int32)
-    module, ids, places = HeldKnowledge(), torch.tensor([3, 0]), torch.tensor([[1], [7]])
+    module, ids, places = TrainingKnowledge(), torch.tensor([3, 0]), torch.tensor([[1], [7]])
     module.hold(Knowledge(partitions=codes))
     first, again = (module.of_bank(ids, places)["partitions"] for _ in range(2))
     assert first.dtype == torch.int64

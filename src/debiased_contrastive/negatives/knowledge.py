@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 
-class KnownRows(nn.Module):
+class StoredKnowledge(nn.Module):
     """Membership and partitions of as many samples as a store holds, unknown at the start; both in `state_dict`.
 
     Args:
@@ -32,8 +32,8 @@ class KnownRows(nn.Module):
         self.partitions[places] = -1 if partitions is None else partitions.to(self.partitions)
 
 
-def check_known_rows(
-    known: KnownRows | None, count: int, membership: Tensor | None, partitions: Tensor | None
+def check_stored_knowledge(
+    known: StoredKnowledge | None, count: int, membership: Tensor | None, partitions: Tensor | None
 ) -> None:
     """Raise unless what is given of so many samples has the width that a store was made for."""
     widths = (0, 0) if known is None else (known.membership.shape[1], known.partitions.shape[1])
