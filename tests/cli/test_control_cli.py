@@ -94,9 +94,9 @@ def test_the_demo_has_a_film_a_strip_and_a_curve(
 
     from debiased_contrastive.control import run as control_demo
 
-    (whole,) = control_demo.demo_settings(tmp_path)
+    ((name, whole),) = control_demo.demo_settings(tmp_path).items()
     training = replace(whole.training, frames=400, random_steps=20, batch=8, evaluate_every=20, episodes=1)
-    small = replace(control_demo.DEMO, settings=lambda _folder: [replace(whole, training=training)])
+    small = replace(control_demo.DEMO, settings=lambda _folder: {name: replace(whole, training=training)})
     monkeypatch.setattr(control_demo, "DEMO", small)
     folder = tmp_path / "demo"
     main(["demo", "--domain", "control", "--out", str(folder), "--quiet"])
