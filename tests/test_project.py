@@ -17,6 +17,8 @@ from benchmarks.control import sentence_of as agents_sentence
 from benchmarks.sentence_tasks import markdown as tasks_table
 from benchmarks.table import markdown
 from benchmarks.text_training import sentence_of as text_speed
+from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.cli.main import _parse
 from debiased_contrastive.report.analyses import markdown as theory_table
 from debiased_contrastive.reproduce import table1, table2, table3
 from debiased_contrastive.reproduce.figure4 import markdown as gap_table
@@ -48,6 +50,7 @@ ROOMS = {
     "text": {"text"} | DOMAIN,
     "control": {"control"} | DOMAIN,
     "report": {"report", "runs", "files", "domain"},
+    "integrations": {"integrations", "images", "text", "training", "losses", "runs", "files"},
     "encoders.py": {"cli", "domain", "runs"},
     "paper.py": set(),
     "domain.py": {"runs", "training"},  # training for types alone
@@ -64,6 +67,7 @@ EXTRAS = {
     "reproduce": {"lightning_fabric"},
     "report": {"matplotlib", "jinja2"},
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
+    "integrations": {"numpy", "sentence_transformers", "mteb", "onnxruntime", "onnxscript"},
     "theory": {"scipy"},
     "prior": {"numpy", "scipy", "sklearn"},
     "membership": {"numpy", "scipy"},
@@ -175,6 +179,22 @@ def test_python_in_the_readme_runs(number: int, tmp_path: Path) -> None:
 def test_python_in_the_document_of_banks_runs() -> None:
     (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/cmc.md").read_text(), re.S)
     subprocess.run([sys.executable, "-W", "error", "-c", block], check=True)
+
+
+def test_python_in_the_document_of_your_own_runs(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/your-own.md").read_text(), re.S)
+    subprocess.run([sys.executable, "-W", "error", "-c", block], cwd=tmp_path, check=True)
+
+
+def test_commands_in_the_document_of_your_own_are_understood() -> None:
+    text = (ROOT / "docs/your-own.md").read_text()
+    lines = [line for block in re.findall(r"```bash\n(.*?)```", text, re.S) for line in block.splitlines()]
+    assert len(lines) >= 10
+    for line in lines:
+        _, _, words = line.partition("debiased ")
+        # The files that it names are not there.
+        words = re.sub(r"--config \S+", "", words)
+        assert _parse(words.split(), DOMAINS)
 
 
 def test_the_simclr_example_of_the_readme_is_about_ten_lines() -> None:

@@ -19,7 +19,16 @@ except ModuleNotFoundError:
 
 from debiased_contrastive import __version__
 from debiased_contrastive.cli import DOMAINS
-from debiased_contrastive.cli.commands import COMMANDS, Audit, Bounds, Demo, TrainPreset, Verify, preset_command
+from debiased_contrastive.cli.commands import (
+    COMMANDS,
+    Audit,
+    Bounds,
+    Demo,
+    Export,
+    TrainPreset,
+    Verify,
+    preset_command,
+)
 from debiased_contrastive.cli.config import find_config, read_config
 from debiased_contrastive.cli.terminal import (
     explain_lost_process,
@@ -78,6 +87,10 @@ def _run(command: Any, word: str, domains: Sequence[Domain]) -> None:
         from debiased_contrastive.cli import analyses
 
         getattr(analyses, word)(command)
+    elif isinstance(command, Export):
+        from debiased_contrastive.cli.export import export
+
+        export(command, domains)
     else:
         from debiased_contrastive.cli import actions
 
