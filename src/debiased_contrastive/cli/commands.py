@@ -134,6 +134,18 @@ class Embed:
 
 
 @dataclass(frozen=True)
+class Export:
+    """Write the encoder of a finished run for other programs."""
+
+    run: RunFolder
+    out: Path
+    """The file of an ONNX graph, or the folder of sentence-transformers."""
+    to: Literal["onnx", "sentence-transformers"] = "onnx"
+    """onnx: a graph that onnxruntime computes the same features with. sentence-transformers, for a run on text: a
+    folder that SentenceTransformer loads."""
+
+
+@dataclass(frozen=True)
 class Report:
     """Write one self-contained HTML page that compares runs."""
 
@@ -284,6 +296,7 @@ COMMANDS: dict[str, type] = {
     "evaluate": Evaluate,
     "watch": Watch,
     "embed": Embed,
+    "export": Export,
     "report": Report,
     "data": Data,
     "presets": Presets,

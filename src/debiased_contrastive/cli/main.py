@@ -24,6 +24,7 @@ from debiased_contrastive.cli.commands import (
     Audit,
     Bounds,
     Demo,
+    Export,
     Reproduce,
     TrainPreset,
     Verify,
@@ -92,6 +93,10 @@ def _run(command: Any, word: str, domains: Sequence[Domain]) -> None:
         from debiased_contrastive.cli.reproduction import reproduce
 
         reproduce(command)
+    elif isinstance(command, Export):
+        from debiased_contrastive.cli.export import export
+
+        export(command, domains)
     else:
         from debiased_contrastive.cli import actions
 

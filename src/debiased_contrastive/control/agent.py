@@ -34,7 +34,11 @@ class Agent(nn.Module):
         learning_rate: Learning rate of all but the weight of entropy.
     """
 
-    renamed: ClassVar = {"eyes": "encoder", "slow_eyes": "target_encoder", "slow_critics": "target_critics"}
+    renamed: ClassVar[frozenset[str]] = {
+        "eyes": "encoder",
+        "slow_eyes": "target_encoder",
+        "slow_critics": "target_critics",
+    }
     """Names that runs of earlier versions have, see `with_current_names`."""
 
     def __init__(

@@ -27,7 +27,7 @@ EncoderName: TypeAlias = Literal["small", "resnet18", "resnet34", "resnet50"]
 class Data:
     """Which images to learn from."""
 
-    LATER: ClassVar = frozenset({"image_column", "label_column", "train_split", "test_split"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"image_column", "label_column", "train_split", "test_split"})
 
     name: Literal["fashion", "fashion-mnist", "cifar10", "stl10", "folder", "hf", "dataset"] = "cifar10"
     """fashion is a part of Fashion-MNIST that comes with the package, fashion-mnist all of it; folder is any
@@ -72,7 +72,7 @@ class Data:
 class Encoder:
     """The network whose features are wanted."""
 
-    EARLIER: ClassVar = frozenset({"pair", "hidden_dim"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset({"pair", "hidden_dim"})
 
     name: EncoderName | str = "resnet50"
     """The architecture: a small convolutional network, a ResNet, or timm:NAME, a model of timm with random weights;
@@ -95,7 +95,7 @@ class Encoder:
 class SimCLREncoder(Encoder):
     """The network whose features are wanted, and the head that is dropped after training."""
 
-    EARLIER: ClassVar = frozenset({"pair"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset({"pair"})
 
     hidden_dim: int = 512
     """Number of hidden units of the projector between features and embeddings."""
@@ -130,7 +130,7 @@ class ImageObjective(Objective):
 class SimCLRObjective(ImageObjective):
     """Which loss, and which samples it compares."""
 
-    EARLIER: ClassVar = frozenset({"bank_negatives", "bank_momentum", "exclude_own"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset({"bank_negatives", "bank_momentum", "exclude_own"})
 
     kind: Literal["biased", "debiased", "unbiased"] = "debiased"
     """The usual loss, the corrected one, or the oracle that reads every label."""
@@ -168,7 +168,9 @@ class SimCLRObjective(ImageObjective):
 class CMCObjective(ImageObjective):
     """Which loss between the luminance and the colour of an image, against memory banks of both."""
 
-    EARLIER: ClassVar = frozenset({"num_positives", "known_labels", "beta", "negatives", "queue_size", "momentum"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset(
+        {"num_positives", "known_labels", "beta", "negatives", "queue_size", "momentum"}
+    )
 
     kind: Literal["biased", "debiased"] = "debiased"
     """The usual loss, or the corrected one."""
@@ -209,7 +211,7 @@ class ImageTraining(Training):
 class SimCLRSettings:
     """Everything that a run of SimCLR depends on."""
 
-    LATER: ClassVar = frozenset({"membership"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"membership"})
 
     preset: str = ""
     """The name of the preset that these settings started from."""
@@ -232,7 +234,7 @@ class SimCLRSettings:
 class CMCSettings:
     """Everything that a run of contrastive multiview coding depends on."""
 
-    LATER: ClassVar = frozenset({"membership"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"membership"})
 
     preset: str = ""
     """The name of the preset that these settings started from."""

@@ -11,7 +11,7 @@ Space: TypeAlias = Literal["rgb", "lab", "ycbcr"]
 class Views:
     """How images become views: crop, flip, colour jitter, grayscale, blur, normalise."""
 
-    EARLIER: ClassVar = frozenset({"space"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset({"space"})
 
     size: int = 32
     """Side of the views in pixels."""
@@ -69,7 +69,7 @@ class Views:
 class ColourViews(Views):
     """Views whose luminance is one channel and whose colour is the others; these have moments of their own."""
 
-    EARLIER: ClassVar = frozenset[str]()
+    EARLIER: ClassVar[frozenset[str]] = frozenset[str]()
 
     space: Literal["lab", "ycbcr"] = "lab"
     """Colour space of the finished views."""

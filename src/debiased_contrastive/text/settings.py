@@ -113,14 +113,14 @@ class TextMembership(Membership):
 class TextTraining(Training):
     """How long and how fast to train on sentences, and on which device."""
 
-    EARLIER: ClassVar = frozenset({"knn_every"})
+    EARLIER: ClassVar[frozenset[str]] = frozenset({"knn_every"})
 
 
 @dataclass(frozen=True)
 class TextSettings:
     """Everything that a run on text depends on."""
 
-    LATER: ClassVar = frozenset({"membership"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"membership"})
 
     preset: str = ""
     """The name of the preset that these settings started from."""
