@@ -56,10 +56,15 @@ def test_other_batch_sizes_are_compiled_once_more(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
-@pytest.mark.parametrize("b", [8, 300])
+@pytest.mark.parametrize(
+    ("b", "settings"),
+    [(8, {"tau_plus": 0.1}), (300, {"tau_plus": 0.1}), (8, {"tau_plus": "auto", "kernel": "dense"})],
+)
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
-def test_tiles_break_the_graph_of_a_step_once(make: Any, b: int) -> None:
-    layer, loss = nn.Linear(5, 5).double(), make(0.5, 0.1)
+def test_tiles_and_what_follows_training_break_the_graph_of_a_step_once(
+    make: Any, b: int, settings: dict[str, Any]
+) -> None:
+    layer, loss = nn.Linear(5, 5).double(), make(0.5, **settings)
     z = embeddings(b, 5, seed=0).detach()
 
     def step() -> torch.Tensor:

@@ -57,6 +57,12 @@ def test_batches_with_labels_of_their_own() -> None:
     torch.testing.assert_close(torch.vmap(value)(z, labels), wanted)
 
 
+def test_what_follows_training_says_what_to_pass() -> None:
+    z = embeddings(2, 8, 5, seed=0).detach()
+    with pytest.raises(ValueError, match="under vmap pass a number"):
+        torch.vmap(dc.DebiasedNTXentLoss(tau_plus="auto", kernel="dense"))(z, z)
+
+
 @pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
 def test_tiles_say_what_to_pass(make: Any) -> None:
     z = embeddings(300, 5, seed=0).detach()

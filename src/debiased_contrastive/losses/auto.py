@@ -43,6 +43,8 @@ class AutoTauPlus(nn.Module):
     nothing: not every trainer tells its loss that it evaluates. `of_cap` and the number of calls are in the
     state_dict.
 
+    Each tenth call waits for the device. A loss with it is no part of a compiled graph, and not for vmap.
+
     It is for positives that stand in for the class, as augmented views do. Where they are samples of it,
     tau_plus = prior is right.
 
@@ -94,6 +96,8 @@ class AutoTauPlus(nn.Module):
             share: This process's part of the batch.
             beta: Tilt of the unlabeled mean.
         """
+        if torch._C._functorch.is_batchedtensor(statistics.positive):
+            raise ValueError("tau_plus='auto' follows one training, not several at once: under vmap pass a number")
         is_training = self.training and torch.is_grad_enabled()
         with _LOCK:
             is_due = is_training and self._count_call()

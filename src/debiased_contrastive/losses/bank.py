@@ -87,8 +87,8 @@ class DebiasedBankLoss(EmbeddingLoss):
         )
         self.exclude_own = exclude_own
 
-    def _takes_tiles(self) -> bool:
-        return False
+    def _stays_outside_graphs(self) -> bool:
+        return isinstance(self.tau_plus, AutoTauPlus)
 
     def extra_repr(self) -> str:
         """Name and value of each setting, in one line."""

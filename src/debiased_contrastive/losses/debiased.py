@@ -151,13 +151,14 @@ class EmbeddingLoss(DebiasedLoss):
         self._options(look=True)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As of any module; but tiles stay out of a compiled graph, in which all of them would exist together."""
-        if torch.compiler.is_compiling() and self._takes_tiles():
+        """As of any module, but not everything can be part of a compiled graph."""
+        if torch.compiler.is_compiling() and self._stays_outside_graphs():
             return _call_outside_graphs(self, *args, **kwargs)
         return super().__call__(*args, **kwargs)
 
-    def _takes_tiles(self) -> bool:
-        return self.kernel != "dense"
+    def _stays_outside_graphs(self) -> bool:
+        """Tiles, since in a graph all of them would exist together; and what follows training, since it counts."""
+        return self.kernel != "dense" or isinstance(self.tau_plus, AutoTauPlus)
 
     def extra_repr(self) -> str:
         """Name and value of each setting, in one line."""

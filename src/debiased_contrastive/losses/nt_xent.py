@@ -52,6 +52,8 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             the value, and of its gradient, is that of the full batch. A `torch.distributed.ProcessGroup` instead of
             True means the processes of that group.
         kernel: "dense", "tiled" (no logits matrix, no second derivatives) or "auto", the faster for the shape.
+            torch.compile takes "dense" into its graph, and leaves the others outside, at one break; torch.func, and
+            forward mode, need "dense".
         checks: When values are looked at, which waits for the device: "first", at the calls 1, 10, 100, ... and
             after a result that is not finite, which is returned; "always", which raises at once; or "never". Shapes
             and types are always checked. A compiled graph, and torch.func, look at values with "always" alone.
