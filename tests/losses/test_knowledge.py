@@ -147,11 +147,15 @@ def test_a_bank_equals_queries_with_their_own_negatives(form: str, exclude_own: 
     }
     own = {"ids": ids, "negative_ids": places} if exclude_own else {}
     rest: dict[str, Any] = {"strength": 0.8, "attraction": 0.5, "attraction_above": 0.2, "reduction": "none"}
-    want = dc.DebiasedInfoNCELoss(0.3, **rest)(query, bank[ids], bank[places], **of_batch[form], **own)
+    of_queries = dc.DebiasedInfoNCELoss(0.3, **rest)
+    want = of_queries(query, bank[ids], bank[places], **of_batch[form], **own)
     loss = dc.DebiasedBankLoss(0.3, exclude_own=exclude_own, **rest)
     got = loss([query, query], [bank, bank], ids=ids, places=places, **of_bank[form])
     torch.testing.assert_close(got, want.repeat_interleave(2))
-    assert loss.diagnostics.effective_number is not None
+    for name in ("mean_q", "effective_number", "covariance", "entropy"):
+        seen, wanted = getattr(loss.diagnostics, name), getattr(of_queries.diagnostics, name)
+        assert (seen is None) == (wanted is None) == (name == "entropy" and form != "membership")
+        assert seen is None or seen == pytest.approx(wanted)
     words = {name: rest.pop(name) for name in ("strength", "attraction", "attraction_above")}
     plain = dc.DebiasedBankLoss(0.3, exclude_own=exclude_own, **rest)
     torch.testing.assert_close(plain([query], [bank], ids=ids, places=places, **of_bank[form], **words), want)

@@ -194,6 +194,8 @@ class _Seen(NamedTuple):
     same_class: Tensor
     """(a, k) q."""
     strength: Strength
+    membership: Tensor | None
+    """(a, c) that of the anchors, where it is membership that is known."""
 
     @property
     def weights(self) -> Tensor | None:
@@ -218,7 +220,9 @@ class _Seen(NamedTuple):
 
     def kept(self, unlabeled: Tensor) -> PairsSeen:
         first = slice(0, ANCHORS_SEEN)
-        return PairsSeen(partial(_two, unlabeled.detach()[first], self.same_class[first]), self.strength.weights)
+        membership = None if self.membership is None else self.membership[first]
+        pairs = partial(_two, unlabeled.detach()[first], self.same_class[first])
+        return PairsSeen(pairs, self.strength.weights, membership)
 
 
 def _two(logits: Tensor, same_class: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,18 +233,21 @@ def _look_up(
     known: CallKnowledge, ids: Tensor, places: Tensor, strength: Strength, dtype: torch.dtype, *, views: int
 ) -> _Seen:
     """q of each query and the samples at its places, from what is known of all rows of the bank."""
+    membership = None
     if known.kind == "weights":
         q = 1 - known.rows.to(dtype)
     elif known.kind == "membership":
         of_rows = known.rows.to(dtype)
-        q = bank_logits(of_rows[ids], of_rows, places)
+        membership = of_rows[ids]
+        q = bank_logits(membership, of_rows, places)
+        membership = membership.repeat_interleave(views, 0)
     else:
         q = torch.zeros(places.shape, dtype=dtype, device=places.device)
         for codes in known.rows.unbind(1):
             own = codes[ids].unsqueeze(1)
             q += (codes[places] == own) & (own >= 0)
         q /= known.rows.shape[1]
-    return _Seen(q.repeat_interleave(views, 0), strength.repeated(views))
+    return _Seen(q.repeat_interleave(views, 0), strength.repeated(views), membership)
 
 
 def _named(queries: Sequence[Tensor]) -> dict[str, Tensor]:

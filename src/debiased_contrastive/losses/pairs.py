@@ -50,7 +50,9 @@ class Pairs:
         columns = columns if columns.dim() == 2 else columns[:ANCHORS_SEEN].clone()
         # Of the whole batch nothing is kept alive that the first anchors do not need.
         form = self.form.first(len(rows))
-        return PairsSeen(partial(_compute_pairs, rows, columns, self.absent, form), self.strength.weights, form)
+        membership = form.of_rows if isinstance(form, Membership) else None
+        pairs = partial(_compute_pairs, rows, columns, self.absent, form)
+        return PairsSeen(pairs, self.strength.weights, membership)
 
 
 def _compute_pairs(rows: Tensor, columns: Tensor, absent: Absent, form: Form) -> tuple[Tensor, Tensor]:
@@ -67,7 +69,8 @@ class PairsSeen:
     """Gives the logits (a, n), -inf where a sample is absent, and q (a, n)."""
     strength: float | Tensor
     """One number, or one for each anchor of the call."""
-    form: Form | None = None
+    membership: Tensor | None = None
+    """(a, k) that of these anchors, where it is membership that is known."""
 
     @torch.no_grad()
     def figures(self) -> dict[str, float | None]:
@@ -87,7 +90,7 @@ class PairsSeen:
             "mean_q": float(mean_q.mean()),
             "effective_number": float(effective.mean()),
             "covariance": float(covariance.mean()),
-            "entropy": _entropy(self.form.of_rows) if isinstance(self.form, Membership) else None,
+            "entropy": None if self.membership is None else _entropy(self.membership),
         }
 
 
