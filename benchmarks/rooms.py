@@ -56,7 +56,6 @@ WORDS = {
     "images": "Section 5.1",
     "text": "Section 5.2",
     "control": "Section 5.3",
-    "integrations": "for other trainers",
     "auditing": "embeddings in files",
     "theory": "lemmas, theorems",
     "evaluation": "frozen features",

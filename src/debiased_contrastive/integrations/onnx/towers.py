@@ -15,6 +15,7 @@ class Towers(nn.Module):
         self.towers = nn.ModuleList([_tower(tower) for tower in (encoder.towers.left, encoder.towers.right)])
 
     def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """(n, d) features of sentences (n, l)."""
         return torch.cat([nn.functional.normalize(tower(tokens, lengths)) for tower in self.towers], 1)
 
 
