@@ -48,7 +48,7 @@ def make_job(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> Job:
     if row.guide_alone:
         return Job(name, partial(measure_guide, settings))
     if row.cross_entropy or row.regression:
-        return Job(name, partial(measure_control, settings, row, runs / name))
+        return Job(name, partial(measure_control, name, row, settings, runs))
     if row.groups:
         return Job(name, partial(measure_groups, name, row, settings, runs))
     return Job(name, measure, _with_knowledge(settings, row), "images")
@@ -103,15 +103,21 @@ def measure_guide(settings: SimCLRSettings) -> dict[str, Any]:
     return {"settings": settings_without_places(settings), "measures": measures}
 
 
-def measure_control(settings: SimCLRSettings, row: Row, folder: Path) -> dict[str, Any]:
-    """The probes of a control that the package does not train itself."""
+def measure_control(name: str, row: Row, settings: SimCLRSettings, runs: Path) -> dict[str, Any]:
+    """The probes of a training that the package does not do itself."""
     if row.regression:
-        run = train_regression(settings, make_patches(settings, read_training_images(settings.data)), folder)
+        guide = make_patches(settings, read_training_images(settings.data))
+        run = train_regression(settings, guide, runs / name)
     else:
-        run = train_with_classifier(settings, row.cross_entropy, folder)
+        file = write_groups(runs / f"{name}.npy", settings, row.groups) if row.groups else None
+        settings = _with_knowledge(settings, row, file)
+        run = train_with_classifier(settings, row.cross_entropy, runs / name)
+    content = settings_without_places(settings)
+    if "membership" in content:
+        content["membership"]["file"] = None
     return {
-        "settings": settings_without_places(settings),
-        "control": {"cross_entropy": row.cross_entropy, "regression": row.regression},
+        "settings": content,
+        "control": {"cross_entropy": row.cross_entropy, "regression": row.regression, "groups": row.groups},
         "measures": probe(settings, run),
         **{key: run.environment[key] for key in ("revision", "modified", "versions")},
     }

@@ -29,13 +29,14 @@ class Regression(nn.Module):
         self.encoder = method.encoder
         self.layer = nn.Linear(method.encoder.feature_dim, dim)  # type: ignore[arg-type]
 
-    def forward(self, views: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, views: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """Mean squared error between views (2, b, ...) and targets (b, dim)."""
+        del ids
         return F.mse_loss(self.layer(self.encoder(views.flatten(0, 1))), targets.repeat(len(views), 1))
 
 
 def train_with_classifier(settings: SimCLRSettings, share: float, folder: Path) -> Run:
-    """Train the biased loss beside cross-entropy on a share of the labels, those that a membership would read."""
+    """Train the loss of the settings beside cross-entropy on the share of labels that a membership would read."""
     return _train(settings, folder, partial(controls.train_with_classifier, share=share))
 
 

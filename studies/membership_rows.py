@@ -74,6 +74,18 @@ ROWS = {
     "own": Row("own features, consensus", known={"source": "own"}),
     "cross-entropy-10": Row("control: biased and cross-entropy, 10 % of the labels", "biased", cross_entropy=0.1),
     "cross-entropy-2": Row("control: biased and cross-entropy, 2 % of the labels", "biased", cross_entropy=0.02),
+    "both-10": Row(
+        "10 % of the labels, attraction, and cross-entropy on them",
+        known=_CLASSIFIER | _ATTRACTION,
+        cross_entropy=0.1,
+        twin="cross-entropy-random-groups",
+    ),
+    "cross-entropy-random-groups": Row(
+        "control: random groups, attraction, and cross-entropy, 10 % of the labels",
+        known={"source": "groups", "warm_up": 10} | _ATTRACTION,
+        groups="random",
+        cross_entropy=0.1,
+    ),
     "regression": Row("control: regression on the guide alone", "biased", regression=True),
     "guide-alone": Row("control: the features of the guide themselves", guide_alone=True),
     "guide-clusters": Row("guide, one hard clustering", known={"source": "groups"}, groups="clusters"),

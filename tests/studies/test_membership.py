@@ -13,6 +13,8 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.images.sources import read_training_images
+from debiased_contrastive.membership.labels import from_labels
+from debiased_contrastive.membership.training import TrainingKnowledge
 from debiased_contrastive.reproduce.controls import WithClassifier
 from studies.membership import make_job, make_jobs, measure_before
 from studies.membership_controls import Regression, train_regression
@@ -122,10 +124,16 @@ def test_cross_entropy_counts_the_known_labels_alone() -> None:
     views = torch.randn(2, 5, 1, 28, 28)
     labels = torch.tensor([-1, 0, -1, 1, -1])
     contrast = float(method(views))
-    assert float(control(views, torch.full((5,), -1))) == pytest.approx(contrast)
+    ids = torch.arange(5)
+    assert float(control(views, torch.full((5,), -1), ids)) == pytest.approx(contrast)
     logits = control.classifier(method.encoder(views[:, [1, 3]].flatten(0, 1)))
     wanted = float(F.cross_entropy(logits, torch.tensor([0, 1, 0, 1])))
-    assert float(control(views, labels)) == pytest.approx(contrast + wanted)
+    assert float(control(views, labels, ids)) == pytest.approx(contrast + wanted)
+    method.known = TrainingKnowledge()
+    method.known.hold(from_labels(torch.tensor([0, 1, 0, 1, 0])))
+    known = float(method(views, ids=ids))
+    assert known != pytest.approx(contrast)
+    assert float(control(views, labels, ids)) == pytest.approx(known + wanted)
 
 
 def test_regression_compares_both_views_with_the_image(tmp_path: Path) -> None:
@@ -134,7 +142,7 @@ def test_regression_compares_both_views_with_the_image(tmp_path: Path) -> None:
     views, targets = torch.randn(2, 5, 1, 28, 28), torch.randn(5, 3)
     with torch.no_grad():
         wanted = sum(float(F.mse_loss(control.layer(control.encoder(view)), targets)) for view in views) / 2
-        assert float(control(views, targets)) == pytest.approx(wanted)
+        assert float(control(views, targets, torch.arange(5))) == pytest.approx(wanted)
     run = train_regression(tiny(), torch.randn(80, 3), tmp_path / "run")
     assert (run.folder / "encoder.safetensors").exists()
 

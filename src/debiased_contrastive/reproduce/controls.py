@@ -11,6 +11,7 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from debiased_contrastive.images.knowledge import Source
 from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.run import make_inputs
 from debiased_contrastive.images.settings import SimCLRSettings
@@ -32,13 +33,17 @@ class WithClassifier(nn.Module):
         self.method, self.encoder = method, method.encoder
         self.classifier = nn.Linear(method.encoder.feature_dim, classes)  # type: ignore[arg-type]
 
-    def forward(self, views: Tensor, targets: Tensor) -> Tensor:
-        """The loss between views (2, b, ...), and the cross-entropy with labels (b,), -1 where unknown."""
+    def forward(self, views: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
+        """The loss between views (2, b, ...) of images `ids`, and the cross-entropy with labels (b,), -1 = unknown.
+
+        What the method knows about classes of the images is told to its loss.
+        """
         features = self.encoder(views.flatten(0, 1))
         z = self.method.projector(features).unflatten(0, views.shape[:2])
+        known = {} if self.method.known is None else self.method.known.of_batch(ids)
         labels = targets.repeat(len(views))
         wrong = F.cross_entropy(self.classifier(features), labels, ignore_index=-1, reduction="sum")
-        loss: Tensor = self.method.loss(*z) + wrong / (labels >= 0).sum().clamp(min=1)
+        loss: Tensor = self.method.loss(*z, **known) + wrong / (labels >= 0).sum().clamp(min=1)
         return loss
 
 
@@ -49,8 +54,9 @@ class WithPriors(nn.Module):
         super().__init__()
         self.method, self.encoder = method, method.encoder
 
-    def forward(self, views: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, views: Tensor, targets: Tensor, ids: Tensor) -> Tensor:
         """The loss between views (2, b, ...), with the tau_plus (b,) of each input."""
+        del ids
         z = self.method.projector(self.encoder(views.flatten(0, 1))).unflatten(0, views.shape[:2])
         loss: Tensor = self.method.loss(*z, tau_plus=targets)
         return loss
@@ -59,7 +65,7 @@ class WithPriors(nn.Module):
 def train_with_classifier(
     settings: SimCLRSettings, run: Run, fabric: Fabric, images: Any, *, share: float
 ) -> Generator[Update, None, None]:
-    """The biased loss beside cross-entropy on a share of the labels, those that a membership would read."""
+    """The loss of the settings beside cross-entropy on a share of the labels, those that a membership reads."""
     known = draw_known_labels(images.labels, share, settings.seed)
     classes = len(images.class_names)
     return train_control(settings, run, fabric, images, known, lambda method: WithClassifier(method, classes))
@@ -87,9 +93,13 @@ def train_control(
     method = make_method(settings, gather=False)
     assert isinstance(method, SimCLR)
 
+    source = Source(settings, images, fabric, method, epoch)
+
     def inputs(wanted: range) -> Iterator[dict[str, Any]]:
-        for step, given in zip(wanted, make_inputs(settings, images, fabric, wanted), strict=True):
-            yield {"views": given["views"], "targets": targets[batch_indices(settings, step, len(images))]}
+        views = make_inputs(settings, images, fabric, wanted, prepare=source.refresh)
+        for step, given in zip(wanted, views, strict=True):
+            ids = batch_indices(settings, step, len(images))
+            yield {"views": given["views"], "targets": targets[ids], "ids": ids}
 
     learner = GradientLearner(
         extend(method),
