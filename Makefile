@@ -51,9 +51,12 @@ docs-serve: .venv/core .venv/vision .venv/docs
 	$(BIN)/python -m mkdocs serve
 
 # What a user's `pip install` brings: the built package alone, typed, importable beside torch.
-package: .venv/core
-	rm -rf build/package
-	$(PIP) --no-deps --target build/package .
+package: .venv/core .venv/release
+	rm -rf build/package build/dist
+	$(BIN)/python -m build --outdir build/dist >/dev/null
+	$(BIN)/twine check --strict build/dist/*
+	$(BIN)/check-wheel-contents build/dist/*.whl
+	$(PIP) --no-deps --target build/package build/dist/*.whl
 	test -f build/package/debiased_contrastive/py.typed
 	cd build && PYTHONPATH=package ../$(BIN)/python -c "import debiased_contrastive as dc; assert 'package' in dc.__file__"
 
