@@ -54,8 +54,8 @@ def test_mteb_calls_it(folder: Path) -> None:
 
     encoder = dc.load_encoder(folder / "text")
     assert isinstance(encoder, SentenceEncoder)
+    assert isinstance(MTEBEncoder(encoder), EncoderProtocol)
     model: Any = MTEBEncoder(encoder)
-    assert isinstance(model, EncoderProtocol)
     wanted = vectors_of(folder / "text").numpy()
     batches: Any = DataLoader([{"text": sentence} for sentence in SENTENCES], batch_size=2)  # type: ignore[arg-type]
     found = model.encode(

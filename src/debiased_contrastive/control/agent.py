@@ -34,7 +34,7 @@ class Agent(nn.Module):
         learning_rate: Learning rate of all but the weight of entropy.
     """
 
-    renamed: ClassVar[frozenset[str]] = {
+    renamed: ClassVar[dict[str, str]] = {
         "eyes": "encoder",
         "slow_eyes": "target_encoder",
         "slow_critics": "target_critics",

@@ -17,7 +17,7 @@ from debiased_contrastive.training.weights import save_encoder
 try:
     from sentence_transformers.base.modules import Module
 except ModuleNotFoundError:  # sentence-transformers 5
-    from sentence_transformers.models import Module
+    from sentence_transformers.models import Module  # type: ignore[import-not-found, no-redef, unused-ignore]
 
 _FILES = (("text", "path"), ("text", "cache"), ("towers", "words"), ("membership", "file"))
 """Settings that are paths; where they lay is nobody's business."""
@@ -34,7 +34,7 @@ class SentenceTowers(Module):  # type: ignore[misc, unused-ignore]
     save_in_root = True
 
     def __init__(self, encoder: SentenceEncoder, settings: dict[str, Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
         # Trainable, as the modules of sentence-transformers are.
         self.encoder, self.settings = encoder.requires_grad_(True), settings
 
