@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -119,14 +119,13 @@ class Job:
 
         domain, training = load_domain(self.domain), self.settings.training
         work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
-        data = work.open_data(self.settings, fabric, None, _unseen)
+        data = work.open_data(self.settings, fabric, None, lambda _what: nullcontext(_Unseen()))
         run = open_run(runs / self.name, as_json(self.settings), domain.name)
         return run, data, (self.train or work.train)(self.settings, run, fabric, data)
 
     def check_data(self) -> None:
         """Raise in one line where its data are missing, or do not suit."""
         if self.domain:
-            # A run that is opened leaves a folder; nothing is read twice but the data.
             with TemporaryDirectory() as folder:
                 self._open(Path(folder))
 
@@ -154,10 +153,6 @@ class _Unseen:
 
     def at(self, done: int, total: int, note: str = "") -> None:
         pass
-
-
-def _unseen(_what: str) -> AbstractContextManager[_Unseen]:
-    return nullcontext(_Unseen())
 
 
 def load_domain(name: str) -> Domain:
