@@ -1,7 +1,6 @@
 """The runner of the paper's figures and tables and of our own studies: every job becomes one JSON file.
 
-Files that exist are skipped, and a training that was cut off is resumed: the same command, given again, finishes
-a study. Never imports torch before a job is made.
+Files that exist are skipped, and a training that was cut off is resumed. Torch is loaded when a job is made.
 """
 
 import argparse
