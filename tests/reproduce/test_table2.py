@@ -7,13 +7,13 @@ import pytest
 
 from debiased_contrastive.reproduce.runner import fill
 from debiased_contrastive.reproduce.table2 import course_markdown, make_jobs, markdown
-from debiased_contrastive.text import run as sentence_scores
+from debiased_contrastive.text import task_files
 from debiased_contrastive.text.settings import Text, TextSettings, TextTraining, Towers
 from debiased_contrastive.text.task_files import SentenceTask
 from tests.text.test_run import write
 
 
-def tasks(_root: Path, _names: object) -> tuple[SentenceTask, ...]:
+def tasks(_root: Path) -> tuple[SentenceTask, ...]:
     sentences = tuple(f"{kind}{place % 12}" for place in range(20) for kind in ("sea", "town"))
     labels = tuple(place % 2 for place in range(40))
     return (
@@ -24,7 +24,7 @@ def tasks(_root: Path, _names: object) -> tuple[SentenceTask, ...]:
 
 
 def test_a_grid_is_filled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sentence_scores, "read_tasks", tasks)
+    monkeypatch.setattr(task_files, "read_tasks", tasks)
     training = TextTraining(
         epochs=1, batch=20, learning_rate=0.01, weight_decay=0.0, accelerator="cpu", log_every=5
     )

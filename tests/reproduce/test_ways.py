@@ -50,9 +50,9 @@ def test_processes_give_the_results_of_one_and_failures_are_lines(tmp_path: Path
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_stop_writes_a_checkpoint_and_the_same_command_goes_on(workers: int, tmp_path: Path) -> None:
-    job = small_job(epochs=60, checkpoint_every=10**6)
+    job = small_job(epochs=30, checkpoint_every=10**6)
     with pytest.raises(KeyboardInterrupt):
-        fill([job], tmp_path / "out", tmp_path / "runs", workers=workers, watch=Seen(stop_at=2))
+        fill([job], tmp_path / "out", tmp_path / "runs", workers=workers, watch=Seen(stop_at=1))
     run = Run(tmp_path / "runs" / job.name)
     assert not run.is_finished
     assert not list((tmp_path / "out").glob("*"))

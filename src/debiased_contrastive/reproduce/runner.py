@@ -1,7 +1,6 @@
 """The runner of the paper's figures and tables and of our own studies: every job becomes one JSON file.
 
-Files that exist are skipped, and a training that was cut off is resumed: the same command, given again, finishes
-a study. Never imports torch before a job is made.
+Files that exist are skipped, and a training that was cut off is resumed. Torch is loaded when a job is made.
 """
 
 import argparse
@@ -11,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -119,14 +118,13 @@ class Job:
 
         domain, training = load_domain(self.domain), self.settings.training
         work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
-        data = work.open_data(self.settings, fabric, None, _unseen)
+        data = work.open_data(self.settings, fabric, None, lambda _what: nullcontext(_Unseen()))
         run = open_run(runs / self.name, as_json(self.settings), domain.name)
         return run, data, (self.train or work.train)(self.settings, run, fabric, data)
 
     def check_data(self) -> None:
         """Raise in one line where its data are missing, or do not suit."""
         if self.domain:
-            # A run that is opened leaves a folder; nothing is read twice but the data.
             with TemporaryDirectory() as folder:
                 self._open(Path(folder))
 
@@ -154,10 +152,6 @@ class _Unseen:
 
     def at(self, done: int, total: int, note: str = "") -> None:
         pass
-
-
-def _unseen(_what: str) -> AbstractContextManager[_Unseen]:
-    return nullcontext(_Unseen())
 
 
 def load_domain(name: str) -> Domain:
