@@ -76,6 +76,8 @@ def _embed(encoder: Encode, parts: list[Input], states: list["_RandomState"]) ->
     for part in parts:
         states.append(_RandomState(part))
         rows.append(encoder(part))
+    # Up to torch 2.4, autocast would use the weights that it cast here again, and they have no graph.
+    torch.clear_autocast_cache()
     return torch.cat(rows).requires_grad_()
 
 
