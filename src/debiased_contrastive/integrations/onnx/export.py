@@ -38,6 +38,8 @@ def write_onnx(encoder: nn.Module, out: "str | os.PathLike[str]") -> float:
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ValueError(f"ONNX needs {error.name}: pip install 'debiased-contrastive[onnx]'") from None
+    if not hasattr(torch.onnx, "ops"):
+        raise ValueError(f"ONNX graphs need a torch that has torch.onnx.ops; got {torch.__version__}: update torch")
     check_can_be_written(Path(out))
     module, inputs, free = _graph(encoder)
     graph = _export(module, inputs, free)
