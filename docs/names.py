@@ -12,8 +12,10 @@ def _modules(room: Path) -> list[Path]:
     return sorted(path for path in room.rglob("*.py") if path.stem not in ("__init__", "__main__"))
 
 
-ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.parent.name not in LEFT_OUT)
-"""Every folder of the package that has names of its own."""
+ROOMS = sorted(
+    [path.parent.name for path in PACKAGE.glob("*/__init__.py") if path.parent.name not in LEFT_OUT] + ["encoders"]
+)
+"""Every folder of the package that has names of its own, and the one file that the public face names."""
 
 
 def first_sentence(text: str) -> str:
@@ -68,6 +70,8 @@ def names_page() -> str:
 def room_page(room: str) -> str:
     """Every public name of a room, module by module."""
     folder = PACKAGE / room
+    if not folder.is_dir():
+        return f"# `{room}`\n\n::: {PACKAGE.name}.{room}\n"
     doc = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
     parts = [f"# `{room}`", "", doc, ""]
     for module in _modules(folder):

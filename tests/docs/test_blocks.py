@@ -71,6 +71,8 @@ def test_commands_can_be_read() -> None:
         elif words[0] in ("python", "torchrun"):
             (script,) = [word for word in words if word.endswith(".py")]
             assert (ROOT / script).exists(), f"{page}: {command}"
+        elif words[0] == "dask":
+            assert importlib.util.find_spec(f"distributed.cli.dask_{words[1]}"), f"{page}: {command}"
         elif words[0] == "pip":
             named = [one for word in words for part in re.findall(r"\[(.+)\]", word) for one in part.split(",")]
             assert set(named) <= set(extras), f"{page}: {command}"
