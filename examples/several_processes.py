@@ -39,6 +39,7 @@ def main() -> None:
         seen = loss.diagnostics.num_unlabeled
         print(f"loss {mean.item():.5f}, gradient {gradient.norm().item():.5f}, {seen:.0f} unlabeled samples")
     if together:
+        dist.barrier()  # nobody leaves while others still send
         dist.destroy_process_group()
 
 

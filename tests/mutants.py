@@ -76,7 +76,7 @@ MUTANTS = [
     Mutant("objectives/estimator.py", "/ (1 - tau_plus)\n    x =", "\n    x =", "1/tau_minus dropped in the smooth floor"),
     Mutant("objectives/estimator.py", "torch.logaddexp(lower, log_m", "torch.maximum(lower, log_m", "smooth floor with a corner"),
     Mutant("objectives/losses.py", "(n.log() if isinstance(n, Tensor) else math.log(n)) + log_g", "log_g", "g without N"),
-    Mutant("objectives/losses.py", "+ log_g - statistics.positive", "+ log_g + statistics.positive", "sign of the positive"),
+    Mutant("objectives/losses.py", "else log_sum) - positive", "else log_sum) + positive", "sign of the positive"),
     Mutant("objectives/losses.py", 'losses.mean() if reduction == "mean" else losses.sum()', 'losses.sum() if reduction == "mean" else losses.mean()', "reductions swapped"),
     Mutant("objectives/statistics.py", "torch.logsumexp(beta * logits, -1) if beta", "count.clamp(min=1).log() if beta", "hard weights not normalised"),
     Mutant("objectives/statistics.py", "count = present.sum(-1)", "count = torch.full_like(logits[..., 0], logits.shape[-1])", "absent samples counted"),

@@ -59,11 +59,11 @@ def test_commands_can_be_read() -> None:
     extras = re.findall(r"^([a-z-]+) = \[", part, re.M)
     seen = set()
     for page, command in commands():
-        words = shlex.split(command)
+        # Variables of the environment may come first, and the file that --config names is not there.
+        words = shlex.split(re.sub(r"^[A-Z_]+=\S+ |--config \S+", "", command))
         seen.add(words[0])
         if words[0] == "debiased":
-            # The file that --config names is not there.
-            _parse(shlex.split(re.sub(r"--config \S+", "", command))[1:], DOMAINS)
+            _parse(words[1:], DOMAINS)
         elif words[0] == "torchrun" and "-m" in words:
             _parse(words[words.index("debiased_contrastive.cli") + 1 :], DOMAINS)
         elif words[0].endswith("python") and words[1] == "-m":

@@ -248,7 +248,7 @@ class EmbeddingLoss(DebiasedLoss):
         The last batch of an epoch may be one; a training should not end for it.
         """
         warnings.warn(
-            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=5
+            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=6
         )
         zeros = 0.0 * (first + second).sum(-1).repeat(anchors)
         return reduce_losses(zeros, self.reduction)
@@ -296,7 +296,7 @@ def _warn_if_dead(record: Record, number: int) -> None:
         warnings.warn(
             f"every anchor is on the floor (call {number}), so no gradient reaches the unlabeled samples: "
             f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
-            stacklevel=4,
+            stacklevel=7,
         )
 
 

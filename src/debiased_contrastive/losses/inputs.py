@@ -152,7 +152,7 @@ def warn_if_empty(present: float | Tensor, *, look: bool) -> None:
         warnings.warn(
             f"labels, ids, masks or weights leave {empty} of {len(present)} anchors without unlabeled samples: "
             "nothing repels them",
-            stacklevel=4,
+            stacklevel=7,
         )
 
 
