@@ -23,7 +23,9 @@ KNOWN = {
     "classifier-10": "10 % of the labels",
     "classifier-10-strong": "10 % of the labels, strength 2",
     "guide-walk-attraction": "guide, with attraction",
+    "cross-entropy-10": "10 %, cross-entropy instead",
     "classifier-10-attraction": "10 % of the labels, attraction",
+    "both-10": "10 %, attraction and cross-entropy",
 }
 PROBES = {"linear probe": "linear_top1", "nearest neighbours": "knn", "mean classifier": "mean_classifier"}
 

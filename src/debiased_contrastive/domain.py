@@ -160,8 +160,8 @@ class Demo:
     evaluate: Callable[["Run", Bar], Any]
     finish: Callable[[Path, "list[Run]"], list[Path]] = lambda _folder, _runs: []
     """Writes further files from the finished runs, and returns them."""
-    main: Metric | None = None
-    """The number that its page opens with; that of the domain if not given."""
+    columns: tuple[Metric, ...] = ()
+    """What the terminal shows, the number first that the page opens with; all of the domain's if not given."""
     meaning: str = ""
     """What a newcomer should know to read its page, in a few sentences."""
 

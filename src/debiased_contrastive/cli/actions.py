@@ -16,7 +16,7 @@ from debiased_contrastive.cli.terminal import catch_interrupts, progress, say, s
 from debiased_contrastive.domain import Domain, Metric, find_domain
 from debiased_contrastive.files import check_can_be_written, write_atomically
 from debiased_contrastive.report.groups import Row, has_unbiased, result_metrics, rows
-from debiased_contrastive.report.numbers import plus_minus
+from debiased_contrastive.report.numbers import GLUE, plus_minus
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.report.words import results_heading, summarise
 from debiased_contrastive.runs import EVALUATION, SETTINGS, Run, check_is_free, existing_run, new_run, open_run
@@ -47,8 +47,9 @@ def demo(command: commands.Demo, domains: Sequence[Domain]) -> None:
             runs.append(run)
     page = folder / "report.html"
     more = plan.finish(folder, runs)
-    write_report(runs, page, title=plan.title, domains=domains, main=plan.main, meaning=plan.meaning)
-    compare(runs, domains, plan.main)
+    main = plan.columns[0] if plan.columns else None
+    write_report(runs, page, title=plan.title, domains=domains, main=main, meaning=plan.meaning)
+    compare(runs, domains, plan.columns)
     show(f"\nopen {' and '.join(map(str, (page, *more)))}")
 
 
@@ -191,10 +192,10 @@ def report(command: commands.Report, domains: Sequence[Domain]) -> None:
     show(f"\nopen {command.out}")
 
 
-def compare(runs: Sequence[Run], domains: Sequence[Domain], main: Metric | None = None) -> None:
-    """Show the report's table of results in the terminal, and its first sentence."""
-    groups = rows(runs, domains, main)
-    metrics = result_metrics(groups, domains)
+def compare(runs: Sequence[Run], domains: Sequence[Domain], columns: Sequence[Metric] = ()) -> None:
+    """Show the report's table of results in the terminal, or these columns of it, and its first sentence."""
+    groups = rows(runs, domains, columns[0] if columns else None)
+    metrics = list(columns) or result_metrics(groups, domains)
     gap = ["gap closed"] if has_unbiased(groups) else []
     header = ["objective", *(metric.heading for metric in metrics), *gap, "seeds"]
     lines = []
@@ -203,7 +204,7 @@ def compare(runs: Sequence[Run], domains: Sequence[Domain], main: Metric | None 
         closed = "-" if row.gap_closed is None else f"{100 * row.gap_closed:.0f} %"
         lines.append([row.label, *numbers, *([closed] if gap else []), str(row.seeds)])
     table(results_heading(metrics)[1] if metrics else "Not evaluated", header, lines)
-    show(f"\n{summarise(groups).headline}")
+    show(f"\n{summarise(groups).headline}".replace(GLUE, " "))
 
 
 def _format_number(row: Row, metric: Metric) -> str:

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from pathlib import Path
 
-from debiased_contrastive.domain import Demo
+from debiased_contrastive.domain import KNN, LINEAR, Demo
 from debiased_contrastive.images.domain import FEW_SHOT
 from debiased_contrastive.images.evaluate import evaluate
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import DEMO_SETTINGS, SimCLRObjective, SimCLRSettings
 
 _TRAINING = replace(
-    DEMO_SETTINGS.training, epochs=60, batch=128, learning_rate=2e-3, schedule="cosine", knn_every=10
+    DEMO_SETTINGS.training, epochs=40, batch=128, learning_rate=2e-3, schedule="cosine", knn_every=10
 )
 """Long enough that classes begin to form: bias shows late."""
 _FEW_LABELS = ImageMembership("classifier", known=0.1, strength=2.0, num_classes=10, refresh=10)
@@ -41,7 +41,7 @@ DEMO = Demo(
     settings=demo_settings,
     result="few_shot",
     evaluate=evaluate,
-    main=FEW_SHOT[5],
+    columns=(FEW_SHOT[5], KNN, LINEAR),
     meaning=(
         "Contrastive learning pushes every image away from all others, also from those of its own class. Biased "
         "does so; unbiased reads all labels to push other classes alone. Between them are the paper's correction, "

@@ -54,7 +54,7 @@ DASHES = ((), (5, 2), (1.5, 1.5), (7, 2, 1.5, 2))
 
 WIDTH = 4.8
 """Inches. Narrow, since letters of a wide figure are too small on a phone."""
-LABEL_LETTERS = 56
+LABEL_LETTERS = 66
 """Longest label for which that width has room; the table has the whole label."""
 MAX_MARKS = 4000
 """Above so many points a picture is smaller as pixels than as shapes."""
