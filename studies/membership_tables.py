@@ -105,7 +105,7 @@ def _bars(folder: Path, title: str) -> str:
         ax.grid(visible=False, axis="y")
         ax.set_ylim(-1.1, len(names) - 0.4)
         ax.set_title(title)
-        ax.set_xlabel("share of the gap between biased and unbiased that is closed, percent")
+        ax.set_xlabel("share of the gap that is closed, %")
         # Above the bars, which may be anywhere.
         ax.figure.legend(loc="outside upper right", ncols=2, frameon=False)
         return svg_file(ax, title)
