@@ -27,7 +27,7 @@ test-fast: .venv/test .venv/control
 faults: .venv/test
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/faults $(FAULTS)
 
-check: .venv/test .venv/check .venv/docs
+check: .venv/test .venv/test-integrations .venv/check .venv/docs
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
