@@ -4,10 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
+from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.settings import (
     CMC_PRESETS,
     PRESETS,
@@ -38,7 +39,8 @@ OTHER = SimCLRSettings(
     ),
     encoder=SimCLREncoder("small", "imagenet", width=16, hidden_dim=32, out_dim=8),
     objective=SimCLRObjective(
-        "biased", 0.3, 0.2, on_floor="smooth", num_positives=2, beta=0.5, negatives="queue", queue_size=128, momentum=0.9,
+        "biased", 0.3, 0.2, on_floor="smooth", num_positives=2, beta=0.5, decoupled=True, negatives="queue", queue_size=128,
+        momentum=0.9,
     ),
     training=ImageTraining(3, 8, 0.1, 0.0, "cosine", 1, "cpu", "bf16-mixed", 2, 4, 2.5, "sgd", knn_every=1),
 )  # fmt: skip
@@ -291,3 +293,13 @@ def test_what_is_no_section_is_refused() -> None:
 def test_settings_with_another_value_are_other_settings() -> None:
     assert replace(OTHER, seed=8) != OTHER
     assert read_settings(as_json(replace(OTHER, seed=8))) != OTHER
+
+
+@pytest.mark.parametrize("negatives", ["batch", "queue"])
+def test_the_decoupled_loss_is_a_setting_that_old_runs_do_not_have(negatives: Literal["batch", "queue"]) -> None:
+    plain = SIMCLR_PRESETS["demo"].settings
+    assert "decoupled" not in as_json(plain)["objective"]
+    objective = replace(plain.objective, kind="biased", decoupled=True, negatives=negatives)
+    settings = replace(plain, objective=objective)
+    assert read_settings(as_json(settings)) == settings
+    assert make_method(settings, gather=False).loss.decoupled

@@ -19,6 +19,7 @@ WORDS = IMAGES.label_words
     ("kind", "objective", "label"),
     [
         ("biased", {}, "biased"),
+        ("biased", {"decoupled": True}, "biased, decoupled"),
         ("debiased", {}, "debiased, τ⁺ = 0.1"),
         ("debiased", {"num_positives": 4}, "debiased, τ⁺ = 0.1, M = 4"),
         ("debiased", {"known_labels": 0.1}, "debiased, τ⁺ = 0.1, 10 % of labels known"),

@@ -59,7 +59,7 @@ def make_method(settings: ImageSettings, *, gather: bool, images: int = 0) -> Si
     objective = settings.objective
     encoder = _make_encoder(settings.encoder, len(settings.views.mean), settings.views.size)
     head = projector(encoder.feature_dim, settings.encoder.hidden_dim, settings.encoder.out_dim)
-    given: dict[str, Any] = {**_correction(settings), "beta": objective.beta}
+    given: dict[str, Any] = {**_correction(settings), "beta": objective.beta, "decoupled": objective.decoupled}
     known = None if settings.membership.source == "none" else TrainingKnowledge()
     if objective.negatives == "batch":
         loss = DebiasedNTXentLoss(objective.temperature, **given, gather_distributed=gather)

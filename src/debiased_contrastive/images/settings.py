@@ -131,6 +131,7 @@ class SimCLRObjective(ImageObjective):
     """Which loss, and which samples it compares."""
 
     EARLIER: ClassVar[frozenset[str]] = frozenset({"bank_negatives", "bank_momentum", "exclude_own"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"decoupled"})
 
     kind: Literal["biased", "debiased", "unbiased"] = "debiased"
     """The usual loss, the corrected one, or the oracle that reads every label."""
@@ -141,6 +142,8 @@ class SimCLRObjective(ImageObjective):
     """Share of the labels that the correction may read: images of the same known class are positives."""
     beta: float = 0.0
     """Weight of hard negatives; 0 weights all negatives alike."""
+    decoupled: bool = False
+    """Leave the positive out of the denominator (Yeh et al., 2022)."""
     negatives: Literal["batch", "queue"] = "batch"
     """Unlabeled samples are the other images of the batch, or a queue of keys from a momentum encoder."""
     queue_size: int = 4096

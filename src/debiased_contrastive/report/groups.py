@@ -13,7 +13,7 @@ from debiased_contrastive.runs import IMMATERIAL, Run, flat_settings
 
 KINDS = ("none", "biased", "debiased", "unbiased")
 """Objectives in the order of their rows."""
-CHOICES = ("kind", "tau_plus", "auto", "num_positives", "known_labels", "on_floor", "floor", "beta")
+CHOICES = ("kind", "tau_plus", "auto", "num_positives", "known_labels", "on_floor", "floor", "beta", "decoupled")
 """Settings of the objective that rows of one comparison may differ in."""
 
 _WORDS = {
@@ -171,7 +171,7 @@ def _gap_closed(row: Row, rows: Sequence[Row]) -> float | None:
 
 def baseline(row: Row, rows: Sequence[Row], kind: str) -> Row | None:
     """The row of that kind whose settings are the row's own but for the objective; the nearest of several."""
-    own, choices = row.records[0].objective, ("beta", "num_positives")
+    own, choices = row.records[0].objective, ("beta", "num_positives", "decoupled")
 
     def distance(other: Row) -> int:
         # How many choices beyond the correction itself differ; a biased row's tau_plus means nothing.
@@ -267,15 +267,16 @@ def _name_objective(objective: object) -> str:
     if not isinstance(objective, Mapping) or "kind" not in objective:
         return "objective not named"
     kind = str(objective["kind"])
+    decoupled = ", decoupled" if objective.get("decoupled") is True else ""
     if kind != "debiased":
-        return {"unbiased": "unbiased (all labels)", "none": "without contrast"}.get(kind, kind)
+        return {"unbiased": "unbiased (all labels)", "none": "without contrast"}.get(kind, kind) + decoupled
     tau_plus = plain(objective.get("tau_plus"))
     parts = [kind, f"auto, prior {tau_plus}" if objective.get("auto") else f"τ⁺ = {tau_plus}"]
     if objective.get("num_positives", 1) != 1:
         parts.append(f"M = {plain(objective['num_positives'])}")
     if known := finite_number(objective.get("known_labels")):
         parts.append(f"{100 * known:g} % of labels known")
-    return ", ".join(parts)
+    return ", ".join(parts) + decoupled
 
 
 def _tell_apart(name: str, all_settings: Sequence[Content], domain_words: Mapping[str, str]) -> list[str]:

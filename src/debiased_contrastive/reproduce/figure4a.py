@@ -36,7 +36,12 @@ GRIDS: dict[ScaleName, Grid] = {
     "paper": _SMALL._replace(tau_plus=(0.05, 0.1)),
 }
 """The published values of N and tau_plus are in a picture alone; these cover what it shows."""
-_KINDS = {"biased": "biased", "unbiased": "unbiased, all labels", "decoupling": "tau_plus 1 / (N + 1), capped"}
+_KINDS = {
+    "biased": "biased",
+    "unbiased": "unbiased, all labels",
+    "decoupling": "tau_plus 1 / (N + 1), capped",
+    "decoupled": "biased and decoupled",
+}
 
 
 def make_rows(base: SimCLRSettings, rows: Grid) -> dict[str, SimCLRSettings]:
@@ -52,6 +57,8 @@ def make_rows(base: SimCLRSettings, rows: Grid) -> dict[str, SimCLRSettings]:
             cold: dict[str, Any] = {
                 "biased": {"kind": "biased"},
                 "decoupling": one,
+                # The control: if it gains as much, what gains is decoupling.
+                "decoupled": {"kind": "biased", "decoupled": True},
                 "unbiased": {"kind": "unbiased"},
             }
             found |= {
