@@ -22,7 +22,7 @@ def draw(n: int, seed: int) -> tuple[Tensor, Tensor]:
 def trained(x: Tensor, seed: int, partitions: Tensor | None = None) -> nn.Module:
     """A linear encoder of noisy views, without knowledge or with partitions (n, 1)."""
     generator = torch.Generator().manual_seed(seed)
-    encoder = nn.Linear(x.shape[1], 6)
+    encoder = nn.Linear(x.shape[1], 6, bias=False)
     nn.init.normal_(encoder.weight, std=0.2, generator=generator)
     loss, optimiser = dc.DebiasedNTXentLoss(TEMPERATURE, 0.0), torch.optim.Adam(encoder.parameters(), 1e-2)
     for _ in range(120):
