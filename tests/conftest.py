@@ -1,6 +1,7 @@
 """Two workers share two cores, so each computes with one thread; hypothesis draws the same cases."""
 
 import os
+import signal
 
 import torch
 from hypothesis import HealthCheck, settings
@@ -8,6 +9,9 @@ from hypothesis import HealthCheck, settings
 import debiased_contrastive
 
 torch.set_num_threads(1)
+# A shell starts its background jobs deaf to Ctrl-C, and so would be the commands that the tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile(
     "suite", derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -57,7 +57,9 @@ def test_a_file_that_does_not_fit_is_one_line(
         write(tmp_path / "c.json", content)
         (tmp_path / "out").write_text("a file")
         assert words in error_of(["train", ONE[domain], "--config", "c.json", "--out", "out"], capsys), content
-    assert "nowhere.json is missing" in error_of(["train", ONE[domain], "--config", "nowhere.json"], capsys)
+    assert "--config must name a file of settings; nowhere.json is missing" in error_of(
+        ["train", ONE[domain], "--config", "nowhere.json"], capsys
+    )
 
 
 def test_a_corpus_on_the_command_line_wins(tmp_path: Path) -> None:

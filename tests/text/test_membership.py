@@ -66,6 +66,7 @@ def test_it_begins_after_the_warm_up_and_is_in_the_log(
     assert losses(tmp_path / "known")[STEPS] != losses(tmp_path / "biased")[STEPS]
     lines = metrics(tmp_path / "known")
     assert ["mean_q" in line for line in lines] == [line["step"] > STEPS for line in lines]
+    assert ["biased_loss" in line for line in lines] == [line["step"] <= STEPS for line in lines]
     assert all(0 < line["mean_q"] < 1 and line["effective_number"] <= 18 for line in lines[STEPS:])
     # The knowledge was of the training, not of the towers.
     assert load_encoder(tmp_path / "known").encode(["sea1 sea2", "town3"]).shape == (2, 24)

@@ -23,6 +23,10 @@ def read_config(
 ) -> Preset[Any]:
     """Change the preset that the words name as a file says, which is settings.json of a run or a part of one."""
     name, preset = words[0], presets[words[0]][1]
+    if not file.exists():
+        raise FileNotFoundError(
+            f"--config must name a file of settings; {file} is missing: settings.json of a run is one"
+        )
     content = read_json(file)
     if (other := content.pop("domain", domain.name)) != domain.name:
         raise ValueError(f"{file} must be of {domain.name}, as the preset {name} is; it is of {other}")

@@ -154,9 +154,12 @@ def train(
 
     def measure(_step: int) -> dict[str, float]:
         seen = method.diagnostics
-        values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median, "biased_loss": method.biased_loss}
+        values = {"floored": seen.floored, "tau_cap_median": seen.tau_cap_median}
         if seen.mean_q is not None and seen.effective_number is not None:
             values |= {"mean_q": seen.mean_q, "effective_number": seen.effective_number}
+        else:
+            # With a membership it would be the weighted loss, which is not biased.
+            values["biased_loss"] = method.biased_loss
         known = None if method.known is None else method.known.knowledge
         if known is not None and known.strength is not None:
             values["membership_strength"] = known.strength
