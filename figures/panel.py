@@ -115,6 +115,8 @@ def _draw_rows(ax: Axes, panel: Panel) -> None:
     ax.set_yticks(range(len(panel.what)), [one.label for one in panel.what])
     ax.set_ylim(len(panel.what) - 0.4, -1.0 if panel.marks else -0.6)
     ax.axvline(0, color=FAINT, linewidth=1.2, zorder=0)
+    # A dot at the end of the axis would be cut in half.
+    ax.margins(x=0.06)
     ax.grid(visible=True, axis="x")
     ax.grid(visible=False, axis="y")
 
