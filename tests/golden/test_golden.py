@@ -24,5 +24,6 @@ def test_ten_steps_of_a_run(name: str, tmp_path: Path) -> None:
         if machine() == GOLDEN["machine"]:
             assert found[key] == values, key
         else:
-            # Sums in another order.
-            assert found[key] == pytest.approx(values, rel=1e-3, abs=1e-5), key
+            # Sums in another order: their rounding grows about tenfold a step, so a wrong step shows in the first half.
+            for half, rel in ((slice(5), 1e-4), (slice(5, None), 1e-2)):
+                assert found[key][half] == pytest.approx(values[half], rel=rel, abs=1e-5), key
