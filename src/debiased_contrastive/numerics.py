@@ -75,6 +75,21 @@ def _normalise(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
     return z / norm, norm * largest
 
 
+def normalise(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
+    """As `_normalise`, by the plain formula where it loses no digits; autograd must not record it."""
+    norm: Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
+    if not _squares_in_range(norm):
+        return _normalise(z, length)
+    norm /= length
+    return z / norm, norm
+
+
+def gradient_of_normalise(grad: Tensor, result: Tensor, norm: Tensor, length: float) -> Tensor:
+    """Derivative by the rows, from the derivative by the rows of that length and what `normalise` returned."""
+    radial = (grad * result).sum(-1, keepdim=True) / length**2
+    return torch.addcmul(grad, result, radial, value=-1) / norm
+
+
 def _squares_in_range(norm: Tensor) -> bool:
     """Whether no norm is so small or so large that its squares lost digits."""
     if norm.device.type != "cpu":
@@ -91,12 +106,7 @@ class _UnitRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, length: float) -> Tensor:
-        norm: Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
-        if _squares_in_range(norm):
-            norm /= length
-            result = z / norm
-        else:
-            result, norm = _normalise(z, length)
+        result, norm = normalise(z, length)
         ctx.save_for_backward(z, result, norm)
         ctx.length = length
         return result
@@ -106,8 +116,7 @@ class _UnitRows(torch.autograd.Function):
         z, result, norm = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted, so it must be recorded
             result, norm = _normalise(z, ctx.length)
-        radial = (grad * result).sum(-1, keepdim=True) / ctx.length**2
-        return torch.addcmul(grad, result, radial, value=-1) / norm, None
+        return gradient_of_normalise(grad, result, norm, ctx.length), None
 
 
 def first_derivative(gradient: Tensor, inputs: Tensor, message: str) -> Tensor:

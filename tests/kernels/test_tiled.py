@@ -93,7 +93,8 @@ def test_a_row_without_columns_is_minus_infinity_and_has_no_gradient(bound: floa
 
 def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    for module, name in ((log_mean, "dense_log_sum_exp"), (tiled, "log_sum_exp")):
+    places = (log_mean, "dense_log_sum_exp"), (tiled, "log_sum_exp"), (log_mean, "log_sums_of_views")
+    for module, name in places:
         kernel = getattr(module, name)
 
         def spy(*args: object, _kernel: object = kernel, _name: str = name, **rest: object) -> object:
@@ -103,7 +104,10 @@ def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch
         monkeypatch.setattr(module, name, spy)
     dc.DebiasedNTXentLoss()(*views(8, 4, 2))
     dc.DebiasedNTXentLoss()(*views(600, 4, 2))
-    assert taken == [("dense_log_sum_exp", False), ("log_sum_exp", True)], "tiles of one side serve both"
+    dc.DebiasedNTXentLoss()(*views(600, 4, 3))
+    names = [name for name, _ in taken]
+    assert names == ["dense_log_sum_exp", "log_sums_of_views", "log_sum_exp"], "two views alone are one node"
+    assert taken[-1] == ("log_sum_exp", True), "tiles of one side serve both"
 
 
 @pytest.mark.usefixtures("tile")

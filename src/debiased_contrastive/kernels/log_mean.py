@@ -8,6 +8,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels import tiled
 from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.kernels.two_views import log_sums_of_views
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 from debiased_contrastive.numerics import number_like, without_autocast
 
@@ -49,9 +50,24 @@ def log_mean(
     if torch.compiler.is_compiling():
         # A logarithm of Python's would bind the graph to this very batch size.
         count = number_like(count, rows).expand(rows.shape[0])
+    return _divide(sums, count.repeat(2) if both and isinstance(count, Tensor) else count, beta)
+
+
+def log_mean_of_views(
+    z0: Tensor, z1: Tensor, absent: Absent, *, length: float, beta: float, bound: float
+) -> tuple[Tensor, Tensor, float | Tensor]:
+    """The logit of each anchor's other view, and in tiles the `log_mean` of both views, as rows of that length."""
+    tile, anchors = side_of_tile(z0), 2 * len(z0)
+    plan = tiled.Plan.of(z0.dtype, absent, None, _scales(beta), "self", bound=bound, tile=tile)
+    positive, sums = log_sums_of_views(z0, z1, plan, length=length)
+    return positive, *_divide(sums, absent.present(anchors, anchors, z0.device), beta)
+
+
+def _divide(sums: Tensor, count: int | Tensor, beta: float) -> tuple[Tensor, float | Tensor]:
+    """The log-mean from the logarithms of sums, and the number of their terms: one for all, or (a,)."""
     if not isinstance(count, Tensor):
         return sums[0] - (sums[1] if beta else math.log(count)), float(count)
-    n = (count.repeat(2) if both else count).to(sums.dtype)
+    n = count.to(sums.dtype)
     is_empty = n == 0
     mean = sums[0] - (sums[1] if beta else torch.where(is_empty, 1.0, n).log())
     # Its weight N = 0 removes whatever stands in an empty row.
@@ -113,8 +129,13 @@ def weighted_log_sum(
 
 def is_dense(kernel: Kernel, rows: Tensor, columns: Tensor) -> bool:
     """Whether all logits are computed at once: where it is asked for, or they are few."""
+    return computes_at_once(kernel, rows.shape[0] * columns.shape[-2], rows)
+
+
+def computes_at_once(kernel: Kernel, num_logits: int, like: Tensor) -> bool:
+    """As `is_dense`, of so many logits on the device of `like`."""
     # Tiles win as soon as there is more than one of them to a side; below that the two are equal.
-    is_small = rows.shape[0] * columns.shape[-2] <= side_of_tile(rows) ** 2 // 4
+    is_small = num_logits <= side_of_tile(like) ** 2 // 4
     return kernel == "dense" or (kernel == "auto" and is_small)
 
 

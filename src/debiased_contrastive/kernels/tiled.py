@@ -18,13 +18,13 @@ Case: TypeAlias = Literal["rows", "both", "self"]
 SAFE_EXPONENT = {torch.float32: 40.0, torch.float64: 300.0}
 """Logits within this bound need no shift: e^{2 * 40}, the largest product formed, fits float32."""
 
-STRIPS = 2
-"""Number of strips of a tile on the diagonal: what is left of it is not computed."""
+LOG2_E = math.log2(math.e)
+"""e^x = 2^(x log2 e): in a product of matrices the factor is free, and powers of 2 take a third of the time."""
 
 LARGEST_KEPT_TILE = 2**18
 """Number of logits up to which a tile that is the whole problem is kept for the backward: 1 MiB."""
 
-_NO_SECOND_DERIVATIVE = (
+NO_SECOND_DERIVATIVE = (
     "kernel='tiled' has first derivatives only, a derivative of its gradient was asked for: "
     "use kernel='dense' for gradients of gradients"
 )
@@ -80,20 +80,18 @@ def _walk_tiles(
     both: bool,
 ) -> tuple[Tensor, Tensor]:
     case: Case = "self" if columns is None else "both" if both else "rows"
-    safe = max(scales) * bound <= SAFE_EXPONENT[rows.dtype]
-    plan = _Plan(absent, weights, scales, safe, absent.whole_blocks(tile), case)
+    plan = Plan.of(rows.dtype, absent, weights, scales, case, bound=bound, tile=tile)
     out: tuple[Tensor, Tensor] = _TiledLogSumExp.apply(rows, columns, plan)  # type: ignore[no-untyped-call]
     return out
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """One walk over the tiles for three cases.
 
     "rows": a tile adds to the sums of its rows. "both": and to the sums of its columns, which stand
     behind those of the rows. "self": the columns are the rows, tiles below the diagonal are not
-    visited, and what a tile adds to its columns goes to the same sums. A tile on the diagonal is
-    visited in strips, each from the diagonal on.
+    visited, and what a tile adds to its columns goes to the same sums.
     """
 
     absent: Absent
@@ -104,16 +102,32 @@ class _Plan:
     tile: int
     case: Case
 
-    def walk(self, rows: Tensor, others: Tensor) -> Iterator[tuple[slice, slice, slice]]:
-        """Rows and columns of each tile, and to which of the columns it adds: not to those that are its rows."""
+    @classmethod
+    def of(
+        cls,
+        dtype: torch.dtype,
+        absent: Absent,
+        weights: PairWeights | MateWeights | None,
+        scales: Scales,
+        case: Case,
+        *,
+        bound: float,
+        tile: int,
+    ) -> "Plan":
+        """For logits within the bound; a tile cuts no block of absent pairs."""
+        safe = max(scales) * bound <= SAFE_EXPONENT[dtype]
+        return cls(absent, weights, scales, safe, absent.whole_blocks(tile), case)
+
+    def walk(self, rows: Tensor, others: Tensor) -> Iterator[tuple[slice, slice]]:
+        """Rows and columns of each tile."""
         for i in tiles(rows.shape[0], self.tile):
             for j in tiles(others.shape[-2], self.tile):
-                if self.case != "self" or j.start > i.start:
-                    yield i, j, j
-                elif i == j:
-                    for start in range(i.start, i.stop, self.strip):
-                        stop = min(start + self.strip, i.stop)
-                        yield slice(start, stop), slice(start, i.stop), slice(stop, i.stop)
+                if self.case != "self" or j.start >= i.start:
+                    yield i, j
+
+    def is_symmetric(self, i: slice, j: slice) -> bool:
+        """Whether a tile's columns are its rows, so that what it adds to these is all."""
+        return self.case == "self" and i == j
 
     def sides(self, values: Tensor, num_rows: int) -> tuple[Tensor, Tensor | None]:
         """The part of `values` that belongs to the rows, and the part that belongs to the columns."""
@@ -123,15 +137,7 @@ class _Plan:
 
     def scratch(self, rows: Tensor, others: Tensor) -> Tensor:
         """Room for one tile: fresh memory for each would cost as much as its exponentials."""
-        height, width = min(self.tile, rows.shape[0]), min(self.tile, others.shape[-2])
-        # Where all tiles are strips of one on the diagonal, each of them is smaller.
-        is_strip = self.case == "self" and height == rows.shape[0]
-        return rows.new_empty(min(height, self.strip) * width if is_strip else height * width)
-
-    @property
-    def strip(self) -> int:
-        """Height of the strips in which a tile on the diagonal is visited."""
-        return self.absent.whole_blocks(max(1, self.tile // STRIPS))
+        return rows.new_empty(min(self.tile, rows.shape[0]) * min(self.tile, others.shape[-2]))
 
     def keeps(self, rows: Tensor, others: Tensor) -> bool:
         """Whether one small tile is all: computing it again in the backward would save no memory."""
@@ -144,10 +150,12 @@ class _Plan:
         """For each scale the exponentials of a tile, or its logits where those are not safe; and its weights."""
         height, width = i.stop - i.start, j.stop - j.start
         logits = scratch[: height * width].view(height, width)
+        unit = LOG2_E if self.safe else 1.0
         if others.dim() == 2:
-            torch.mm(rows[i], others[j].T, out=logits)
+            torch.addmm(logits, rows[i], others[j].T, beta=0.0, alpha=unit, out=logits)
         else:
-            torch.bmm(others[i, j], rows[i].unsqueeze(2), out=logits.unsqueeze(2))
+            column = logits.unsqueeze(2)
+            torch.baddbmm(column, others[i, j], rows[i].unsqueeze(2), beta=0.0, alpha=unit, out=column)
         weights = None
         if self.weights is None:
             self.absent.remove_(logits, i, j)
@@ -155,7 +163,7 @@ class _Plan:
             weights = self.absent.remove_(self.weights.tile(i, j), i, j, 0.0)
         scaled = [logits] if self.scales == (1.0,) else [scale * logits for scale in self.scales]
         if self.safe:
-            scaled = [exponents.exp_() for exponents in scaled]
+            scaled = [exponents.exp2_() for exponents in scaled]
         if weights is not None:
             # Weights of 0 take a term out in both forms.
             scaled = [term.mul_(weights) if self.safe else term.add_(weights.log()) for term in scaled]
@@ -164,48 +172,48 @@ class _Plan:
 
 class _TiledLogSumExp(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: _Plan) -> tuple[Tensor, Tensor]:
-        others = rows if columns is None else columns
-        length = rows.shape[0] + (others.shape[0] if plan.case == "both" else 0)
-        out = rows.new_full((len(plan.scales), length), 0.0 if plan.safe else -math.inf)
-        totals = rows.new_zeros(0 if plan.weights is None else length)
-        of_rows, of_columns = plan.sides(out, rows.shape[0])
-        totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
-        keeps = plan.keeps(rows, others)
-        scratch, kept = plan.scratch(rows, others), []
-        with without_autocast(rows.device):
-            for i, j, mirrored in plan.walk(rows, others):
-                terms, weights = plan.terms(rows, others, i, j, scratch)
-                _accumulate(of_rows[:, i], terms, 1, plan.safe)
-                if weights is not None:
-                    totals_of_rows[i] += weights.sum(1)
-                if of_columns is not None and mirrored.start < mirrored.stop:
-                    beyond = slice(mirrored.start - j.start, None)
-                    _accumulate(of_columns[:, mirrored], [term[:, beyond] for term in terms], 0, plan.safe)
-                    if weights is not None and totals_of_columns is not None:
-                        totals_of_columns[mirrored] += weights[:, beyond].sum(0)
-                if keeps:
-                    kept.append(terms)
-                    scratch = plan.scratch(rows, others)
-        if plan.safe:
-            out.log_()
+    def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: Plan) -> tuple[Tensor, Tensor]:
+        out, totals, ctx.kept = sum_tiles(rows, columns, plan)
         ctx.save_for_backward(rows, columns, out)
         ctx.plan = plan
-        ctx.kept = kept
         ctx.mark_non_differentiable(totals)
         return out, totals
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _of_totals: Tensor) -> tuple[Tensor | None, ...]:
         rows, columns, out = ctx.saved_tensors
-        with torch.no_grad(), without_autocast(rows.device):
-            d_rows, d_columns = _gradients(
-                rows, columns, out, grad, ctx.plan, ctx.kept, columns_need_grad=ctx.needs_input_grad[1]
-            )
-        d_rows = first_derivative(d_rows, rows, _NO_SECOND_DERIVATIVE)
+        d_rows, d_columns = gradients_of_tiles(
+            rows, columns, out, grad, ctx.plan, ctx.kept, columns_need_grad=ctx.needs_input_grad[1]
+        )
+        d_rows = first_derivative(d_rows, rows, NO_SECOND_DERIVATIVE)
         if d_columns is not None:
-            d_columns = first_derivative(d_columns, columns, _NO_SECOND_DERIVATIVE)
+            d_columns = first_derivative(d_columns, columns, NO_SECOND_DERIVATIVE)
         return d_rows, d_columns, None
+
+
+@torch.no_grad()
+def sum_tiles(rows: Tensor, columns: Tensor | None, plan: Plan) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """The logarithms of the sums, those of the weights, and what the backward need not compute again."""
+    others = rows if columns is None else columns
+    length = rows.shape[0] + (others.shape[0] if plan.case == "both" else 0)
+    out = rows.new_full((len(plan.scales), length), 0.0 if plan.safe else -math.inf)
+    totals = rows.new_zeros(0 if plan.weights is None else length)
+    of_rows, of_columns = plan.sides(out, rows.shape[0])
+    totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
+    scratch, terms = plan.scratch(rows, others), []
+    with without_autocast(rows.device):
+        for i, j in plan.walk(rows, others):
+            terms, weights = plan.terms(rows, others, i, j, scratch)
+            _accumulate(of_rows[:, i], terms, 1, plan.safe)
+            if weights is not None:
+                totals_of_rows[i] += weights.sum(1)
+            if of_columns is not None and not plan.is_symmetric(i, j):
+                _accumulate(of_columns[:, j], terms, 0, plan.safe)
+                if weights is not None and totals_of_columns is not None:
+                    totals_of_columns[j] += weights.sum(0)
+    if plan.safe:
+        out.log_()
+    return out, totals, terms if plan.keeps(rows, others) else []
 
 
 def _accumulate(sums: Tensor, terms: list[Tensor], dim: int, safe: bool) -> None:
@@ -217,16 +225,18 @@ def _accumulate(sums: Tensor, terms: list[Tensor], dim: int, safe: bool) -> None
             torch.logaddexp(total, torch.logsumexp(of_scale, dim), out=total)
 
 
-def _gradients(
+@torch.no_grad()
+def gradients_of_tiles(
     rows: Tensor,
     columns: Tensor | None,
     out: Tensor,
     grad: Tensor,
-    plan: _Plan,
-    kept: list[list[Tensor]],
+    plan: Plan,
+    kept: list[Tensor],
     *,
-    columns_need_grad: bool,
+    columns_need_grad: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
+    """Derivatives by rows and columns of what `sum_tiles` returned, from the derivative by the logarithms."""
     others = rows if columns is None else columns
     # A sum over nothing is log 0 and has no gradient; +inf makes each of its terms vanish.
     out = out.nan_to_num(nan=math.nan, posinf=math.inf, neginf=math.inf)
@@ -240,15 +250,16 @@ def _gradients(
     d_others = d_rows if plan.case == "self" else d_columns
     scratch = rows if kept else plan.scratch(rows, others)
     room = plan.scratch(rows, others)
-    for number, (i, j, mirrored) in enumerate(plan.walk(rows, others)):
-        terms = kept[number] if kept else plan.terms(rows, others, i, j, scratch)[0]
-        d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j, room)
-        _propagate(d_logits, rows, others, d_rows, d_others, i, j, mirrored)
+    with without_autocast(rows.device):
+        for i, j in plan.walk(rows, others):
+            terms = kept or plan.terms(rows, others, i, j, scratch)[0]
+            d_logits = _d_logits(plan, terms, weights, out, rows.shape[0], i, j, room)
+            _propagate(d_logits, rows, others, d_rows, None if plan.is_symmetric(i, j) else d_others, i, j)
     return d_rows, d_columns
 
 
 def _d_logits(
-    plan: _Plan, terms: list[Tensor], weights: Tensor, out: Tensor, num_rows: int, i: slice, j: slice, room: Tensor
+    plan: Plan, terms: list[Tensor], weights: Tensor, out: Tensor, num_rows: int, i: slice, j: slice, room: Tensor
 ) -> Tensor:
     """Derivative by one tile of logits, in `room`: each term times the weights of its row and its column."""
     total: Tensor | None = None
@@ -280,13 +291,12 @@ def _propagate(
     d_others: Tensor | None,
     i: slice,
     j: slice,
-    mirrored: slice,
 ) -> None:
     """Add the derivative by a tile of logits to that of the rows and columns whose products they are."""
     if others.dim() == 2:
         d_rows[i].addmm_(d_logits, others[j])
-        if d_others is not None and mirrored.start < mirrored.stop:
-            d_others[mirrored].addmm_(d_logits[:, mirrored.start - j.start :].T, rows[i])
+        if d_others is not None:
+            d_others[j].addmm_(d_logits.T, rows[i])
     else:
         d_rows[i] += torch.bmm(d_logits.unsqueeze(1), others[i, j]).squeeze(1)
         if d_others is not None:

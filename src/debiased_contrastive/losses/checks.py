@@ -1,5 +1,6 @@
 """When a loss looks at values: a look waits for the device, so most calls make none."""
 
+import math
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -23,7 +24,7 @@ class Calls:
     def __init__(self) -> None:
         self.number = 1
         """Of the present call, or the next one."""
-        self._last_was_finite: Tensor | None = None
+        self._last_was_finite: Tensor | bool | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy waits for no device."""
@@ -47,10 +48,13 @@ class Calls:
         self.number += 1
         if checks != "first" or self._arrived() == _PENDING:
             return
-        if result.device.type == "cpu" or (result.is_cuda and not torch.cuda.is_current_stream_capturing()):
+        total = result.detach() if result.dim() == 0 else result.detach().sum()
+        if result.device.type == "cpu":
+            self._last_was_finite = math.isfinite(total)
+        elif result.is_cuda and not torch.cuda.is_current_stream_capturing():
             # A copy to pinned memory returns at once; what stands there until it is done says so.
-            flag = torch.full((), _PENDING, dtype=torch.uint8, pin_memory=result.is_cuda)
-            self._last_was_finite = flag.copy_(result.detach().sum().isfinite(), non_blocking=True)
+            flag = torch.full((), _PENDING, dtype=torch.uint8, pin_memory=True)
+            self._last_was_finite = flag.copy_(total.isfinite(), non_blocking=True)
 
     def _arrived(self) -> int | None:
         return None if self._last_was_finite is None else int(self._last_was_finite)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_rows
-from debiased_contrastive.kernels.log_mean import masked_logits
+from debiased_contrastive.kernels.log_mean import computes_at_once, log_mean_of_views, masked_logits
 from debiased_contrastive.losses import inputs
 from debiased_contrastive.losses.debiased import EmbeddingLoss
 from debiased_contrastive.losses.knowledge import SHARED, CallKnowledge, check_knowledge, shared_numbers
@@ -127,12 +127,15 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         device = z0.device if isinstance(z0, Tensor) else torch.device("cpu")
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         with without_autocast(device):
-            z = scale_views(views, options)
             if share.total == 1:
-                return self._lone_pair(z[:, 0], z[:, 1], 2)
-            statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
+                return self._lone_pair(*scale_views(views, options)[:, :2].unbind(1), 2)
+            if _is_plain(views, share, options, told):
+                statistics, pairs = _plain_statistics(views, options), None
+            else:
+                z = scale_views(views, options)
+                statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
             is_corrected = told.labels is not None or told.known is not None
-            tau = 0.0 if is_corrected else _tau_plus(z, statistics, share, options)
+            tau = 0.0 if is_corrected else _tau_plus(views, statistics, share, options)
             loss = self._value(statistics, tau, options, share, pairs)
             # Inside, the two views of an input are neighbours; outside, view 0 comes first.
             return loss.view(-1, 2).T.flatten() if options.reduction == "none" else loss
@@ -182,6 +185,35 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
     if options.normalize and not isinstance(scale, Tensor):
         return options.unit(z, scale**0.5)
     return (options.unit(z) if options.normalize else z) * scale**0.5
+
+
+def _is_plain(views: dict[str, Tensor], share: Share, options: Options, told: _Annotations) -> bool:
+    """Whether two views are all there is, in tiles and with a fixed scale."""
+    return (
+        share.is_alone
+        and told == (None, None, None)
+        and len(views) == 2
+        and options.normalize
+        and not isinstance(options.temperature, Tensor)
+        and not computes_at_once(options.kernel, (2 * share.total) ** 2, views["view 0"])
+    )
+
+
+def _plain_statistics(views: dict[str, Tensor], options: Options) -> Statistics:
+    """What `_statistics` computes of such views, in a fraction of its steps."""
+    length = options.temperature**-0.5
+    assert isinstance(length, float)
+    positive, log_mean_unlabeled, present = log_mean_of_views(
+        *inputs.cast(views).values(), Absent(block=2), length=length, beta=options.beta, bound=options.bound
+    )
+    return Statistics(
+        positive=positive,
+        log_mean_unlabeled=log_mean_unlabeled,
+        num_unlabeled=present,
+        log_mean_positives=positive,
+        num_positives=1.0,
+        lower=options.lower(log_mean_unlabeled),
+    )
 
 
 def _statistics(
@@ -256,11 +288,10 @@ def _own_views(z: Tensor, *, every_positive: bool) -> tuple[Tensor, Tensor, floa
     return logits if every_positive else both, log_mean_exp(logits)[0], float(len(views) - 1)
 
 
-def _tau_plus(z: Tensor, statistics: Statistics, share: Share, options: Options) -> float | Tensor:
+def _tau_plus(views: dict[str, Tensor], statistics: Statistics, share: Share, options: Options) -> float | Tensor:
     def first_logits(count: int) -> Tensor:
-        anchors, columns, others = _unlabeled(z, share)
+        anchors, columns, others = _unlabeled(scale_views(views, options), share)
         return masked_logits(anchors[:count], columns, others)
 
-    return options.anchor_tau_plus(
-        z[:, 0, 0], lambda tau: tau.repeat_interleave(2), statistics, first_logits, share
-    )
+    like = statistics.log_mean_unlabeled[::2]
+    return options.anchor_tau_plus(like, lambda tau: tau.repeat_interleave(2), statistics, first_logits, share)

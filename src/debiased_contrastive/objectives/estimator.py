@@ -56,13 +56,13 @@ class Floor:
         return number_like(lower, like)
 
 
-def log1mexp(d: Tensor) -> Tensor:
-    """log(1 - e^{-d}) for d > 0, to the rounding of a number of size 1; exact digits for small d.
+def log1mexp(x: Tensor) -> Tensor:
+    """log(1 - e^x) for x < 0, to the rounding of a number of size 1; exact digits near 0.
 
-    For large d a second branch, log1p(-e^{-d}), would keep more digits of the tiny result. It is
+    Far below 0 a second branch, log1p(-e^x), would keep more digits of the tiny result. It is
     always added to a log-mean here, which rounds them away.
     """
-    return torch.log(-torch.expm1(-d))
+    return torch.log(-torch.expm1(x))
 
 
 def raw_estimate(statistics: Statistics, tau_plus: float | Tensor) -> tuple[Tensor, Tensor]:
@@ -70,14 +70,14 @@ def raw_estimate(statistics: Statistics, tau_plus: float | Tensor) -> tuple[Tens
 
     a = (mean_i e^{u_i} - tau_plus mean_j e^{v_j}) / (1 - tau_plus),  floored where a <= e^{lower}
 
-    In logarithms, with d = log_mean_unlabeled - log_mean_positives - log tau_plus, a > 0 iff d > 0.
-    Where d <= 0 the first value is a placeholder. tau_plus = 0 has no correction and no floor.
+    In logarithms, with d = log_mean_positives + log tau_plus - log_mean_unlabeled, a > 0 iff d < 0.
+    Where d >= 0 the first value is a placeholder. tau_plus = 0 has no correction and no floor.
     """
     log_tau_plus, log_tau_minus = _logs(tau_plus)
-    d = statistics.log_mean_unlabeled - statistics.log_mean_positives - log_tau_plus
-    is_positive = d > 0
-    # The logarithm sees a harmless 1 on the rows not taken: 0 * inf would be NaN in backward.
-    log_a = statistics.log_mean_unlabeled + log1mexp(torch.where(is_positive, d, 1.0)) - log_tau_minus
+    d = statistics.log_mean_positives - statistics.log_mean_unlabeled + log_tau_plus
+    is_positive = d < 0
+    # The logarithm sees a harmless -1 on the rows not taken: 0 * inf would be NaN in backward.
+    log_a = log1mexp(torch.where(is_positive, d, -1.0)) + (statistics.log_mean_unlabeled - log_tau_minus)
     floored = ~(is_positive & (log_a > statistics.lower))
     return log_a, floored & (tau_plus > 0) if isinstance(tau_plus, Tensor) else floored
 
@@ -92,8 +92,8 @@ def largest_tau_plus(statistics: Statistics) -> Tensor:
     lower = statistics.lower.detach()
     above = (log_u > lower) & (log_v > log_u)
     # Placeholders first, selection after: differences of infinities must not appear.
-    gap_u = torch.where(above, log_u - lower, 1.0)
-    gap_v = torch.where(above, log_v - lower, 1.0)
+    gap_u = torch.where(above, lower - log_u, -1.0)
+    gap_v = torch.where(above, lower - log_v, -1.0)
     ratio = torch.exp(torch.where(above, log_u - log_v, 0.0) + log1mexp(gap_u) - log1mexp(gap_v))
     return torch.where(log_v > log_u, torch.where(above, ratio, 0.0), 1.0)
 

@@ -11,6 +11,9 @@ from debiased_contrastive.objectives.checks import OnFloor, Reduction, check_bet
 from debiased_contrastive.objectives.estimator import log_negative_mean
 from debiased_contrastive.objectives.statistics import Statistics, from_logits
 
+SOFTPLUS_IS_LINEAR = 40.0
+"""Where softplus(x) - x, which is below e^-x, is lost in the rounding of x."""
+
 
 def debiased(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
     """The debiased contrastive loss of each anchor (Eq. 8), shape (a,).
@@ -20,7 +23,9 @@ def debiased(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor
     Relations: tau_plus = 0 is the biased loss (Eq. 1); with statistics whose producer left out the
     samples of the anchor's own class that is the unbiased loss (Eq. 2, Q = N).
     """
-    return _attract(_one_for_each(-F.logsigmoid(-_margin(statistics, tau_plus, on_floor))), statistics)
+    # Beyond the threshold softplus(x) = x to the last digit, of float64 too.
+    losses = F.softplus(_margin(statistics, tau_plus, on_floor), threshold=SOFTPLUS_IS_LINEAR)
+    return _attract(_one_for_each(losses), statistics)
 
 
 def decoupled(statistics: Statistics, tau_plus: float | Tensor, on_floor: OnFloor = "clamp") -> Tensor:
