@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table
 from debiased_contrastive.reproduce import simclr_rows

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from debiased_contrastive.images.membership import ImageMembership
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.reproduce import simclr_rows
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale, with_request
 from debiased_contrastive.reproduce.runner import Job, grid

@@ -13,7 +13,8 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from debiased_contrastive.images.settings import CMC_PRESETS, CMCSettings
+from debiased_contrastive.images.presets import CMC_PRESETS
+from debiased_contrastive.images.settings import CMCSettings
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce import runner
