@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.main import _parse, main
 from debiased_contrastive.domain import Domain
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.text.task_files import TASK_COUNTS, TREC_CLASSES
 

@@ -18,7 +18,6 @@ except ModuleNotFoundError:
     sys.exit(2)
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import (
     COMMANDS,
     Audit,
@@ -42,6 +41,7 @@ from debiased_contrastive.cli.terminal import (
     show,
 )
 from debiased_contrastive.domain import Domain, Preset
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.reproduce.names import NAMES
 from debiased_contrastive.runs import Run
 

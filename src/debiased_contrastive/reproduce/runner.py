@@ -18,7 +18,8 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from debiased_contrastive.domain import Domain
+from debiased_contrastive.domain import find_domain
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.files import read_json, write_atomically
 from debiased_contrastive.report.records import measure_run, read_records
 from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
@@ -116,7 +117,7 @@ class Job:
         """The run in a folder of `runs`, its data, and its training."""
         from debiased_contrastive.training.machine import start_fabric
 
-        domain, training = load_domain(self.domain), self.settings.training
+        domain, training = find_domain(DOMAINS, self.domain), self.settings.training
         work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
         data = work.open_data(self.settings, fabric, None, lambda _what: nullcontext(_Unseen()))
         run = open_run(runs / self.name, as_json(self.settings), domain.name)
@@ -152,12 +153,6 @@ class _Unseen:
 
     def at(self, done: int, total: int, note: str = "") -> None:
         pass
-
-
-def load_domain(name: str) -> Domain:
-    """The record of a domain, by its name."""
-    domain: Domain = getattr(import_module(f"debiased_contrastive.{name}.domain"), name.upper())
-    return domain
 
 
 @dataclass(frozen=True)
@@ -297,7 +292,7 @@ def settings_without_places(settings: Any) -> dict[str, Any]:
 def read_measures(run: Run) -> dict[str, float]:
     """The numbers of a run that was trained and evaluated, as a report has them."""
     (record,), _ = read_records([run])
-    return measure_run(record, load_domain(run.domain))
+    return measure_run(record, find_domain(DOMAINS, run.domain))
 
 
 def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:
