@@ -260,11 +260,16 @@ def main(module: str, words: Sequence[str] | None = None) -> None:
 
 def choose_rows(jobs: Iterable[Job], rows: Sequence[str] | None) -> list[Job]:
     """The jobs whose names, without folder and seed, are among these; all of them if None."""
-    named = [(re.sub(r"-seed\d+$", "", Path(job.name).name), job) for job in jobs]
+    named = [(row_name(job), job) for job in jobs]
     names = dict.fromkeys(name for name, _ in named)
     if unknown := [name for name in rows or () if name not in names]:
         raise ValueError(f"--rows must be of {', '.join(names)}; got {', '.join(unknown)}")
     return [job for name, job in named if rows is None or name in rows]
+
+
+def row_name(job: Job) -> str:
+    """The name of a job without its folder and its seed."""
+    return re.sub(r"-seed\d+$", "", Path(job.name).name)
 
 
 def take_share(items: Iterable[Item], share: str) -> list[Item]:
@@ -340,6 +345,7 @@ def means_by_part(curve: Curve, key: str, parts: int) -> list[float]:
 
 
 def cells_by_part(runs: Seeds, key: str, parts: int, form: str) -> list[str]:
-    """Cells of a table: the mean over seeds in each part of a training."""
+    """Cells of a table: the mean over seeds in each part of a training, a dash where nothing was logged."""
     by_run = [means_by_part(run["course"], key, parts) for run in runs.values()]
-    return [form.format(fmean(part)) for part in zip(*by_run, strict=True)]
+    means = [fmean(part) for part in zip(*by_run, strict=True)]
+    return ["-" if math.isnan(mean) else form.format(mean) for mean in means]
