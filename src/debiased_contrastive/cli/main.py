@@ -222,6 +222,11 @@ def _shorten(box: str) -> str:
     words = next((part.strip() for part in paragraphs if part.strip()), "the command line could not be read")
     # A settings class explains itself what it refuses; the place in the parser is of no use.
     words = re.sub(r"^Error parsing [\w.-]*\w: (?!could|no type)", "", words)
+    words = re.sub(
+        r"^Error parsing (\S+): no type matching \{None\}\|(\w+) .* from \['(.*)'\]",
+        r"\1 must be \2; got \3",
+        words,
+    )
     meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
     words = f"{words}; did you mean {meant[1]}?" if meant else words
     return f"{words}{'' if words.endswith(('.', '?')) else '.'} See debiased --help"
