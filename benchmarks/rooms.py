@@ -22,9 +22,10 @@ PICTURE, DOCUMENT = ROOT / "docs" / "rooms.svg", ROOT / "docs" / "design.md"
 Imports = dict[str, set[str]]
 
 PLACES: dict[str, tuple[float, int]] = {
-    "encoders": (9.35, 0),
-    "cli": (6.7, 1),
-    "reproduce": (6.7, 2),
+    "cli": (6.7, 0),
+    "reproduce": (6.7, 1),
+    "encoders": (9.35, 1),
+    "domains": (6.7, 2),
     "integrations": (4.4, 2),
     "images": (1.7, 3),
     "text": (3.5, 3),
@@ -51,6 +52,7 @@ PLACES: dict[str, tuple[float, int]] = {
 WORDS = {
     "reproduce": "figures and tables",
     "encoders": "load_encoder",
+    "domains": "the list of them",
     "cli": "the command line",
     "integrations": "other libraries",
     "images": "Section 5.1",

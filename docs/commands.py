@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import tyro
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import COMMANDS, preset_command
+from debiased_contrastive.domains import DOMAINS
 
 WORDS = {Path: "PATH", str: "TEXT", int: "INT", float: "FLOAT"}
 

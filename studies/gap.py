@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from debiased_contrastive.images.settings import PRESETS, SimCLRObjective
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import SimCLRObjective
 from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_percent, read_results
 from debiased_contrastive.reproduce.simclr_rows import measure

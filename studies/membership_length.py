@@ -22,7 +22,8 @@ from debiased_contrastive.evaluation.linear import linear_probe
 from debiased_contrastive.images.evaluate import compute_features
 from debiased_contrastive.images.frozen import load_encoder
 from debiased_contrastive.images.images import ImageSet
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.images.sources import read_probe_images
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_percent, read_results

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.control.domain import CONTROL
 from debiased_contrastive.domain import Metric, number_at, unknown_domain
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.images.domain import IMAGES
 from debiased_contrastive.report import groups
 from debiased_contrastive.report.page import render_report

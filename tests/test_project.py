@@ -54,7 +54,8 @@ ROOMS = {
     "control": {"control"} | DOMAIN,
     "report": {"report", "runs", "files", "domain"},
     "integrations": {"integrations", "images", "text", "training", "runs", "files"} | CORE,
-    "encoders.py": {"cli", "domain", "runs"},
+    "encoders.py": {"domains", "domain", "runs"},
+    "domains.py": {"images", "text", "control"},
     "paper.py": set(),
     "domain.py": {"runs", "training"},  # training for types alone
     "numerics.py": set(),

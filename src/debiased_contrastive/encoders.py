@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.domain import find_domain
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.runs import existing_run
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import pytest
 from PIL import Image
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.main import _parse, main
 from debiased_contrastive.domain import Domain
-from debiased_contrastive.images.settings import PRESETS
+from debiased_contrastive.domains import DOMAINS
+from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.text.task_files import TASK_COUNTS, TREC_CLASSES
 
 SMALL = [
@@ -58,7 +58,7 @@ def error_of(arguments: list[str], capsys: pytest.CaptureFixture[str], domains: 
         ("train demo --download", "--download is for cifar10 and stl10; got fashion"),
         (
             "train cifar10",
-            "cifar10 needs to know where its images are: pass --data.root DIR, to debiased reproduce --data DIR, or set DEBIASED_DATA",
+            "cifar10 needs to know where its images are: pass --data.root DIR, or set DEBIASED_DATA",
         ),
         ("train cifar10 --data.root nowhere", "nowhere holds no CIFAR-10"),
         ("bounds --tau-plus 1 --num-unlabeled 10", "tau_plus must lie in [0, 1); got 1.0"),

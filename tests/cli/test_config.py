@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.main import _parse
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.training.settings import as_json
 from tests.cli.test_cli import error_of
 

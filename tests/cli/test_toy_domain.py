@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.main import main
+from debiased_contrastive.domains import DOMAINS
 from tests.cli.test_cli import error_of
 from tests.toy.domain import POINTS
 

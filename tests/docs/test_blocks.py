@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.main import _parse
+from debiased_contrastive.domains import DOMAINS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]

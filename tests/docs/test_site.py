@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import debiased_contrastive
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import COMMANDS
 from debiased_contrastive.cli.main import _parse
+from debiased_contrastive.domains import DOMAINS
 from docs.commands import commands_page
 from docs.names import ROOMS, first_sentence, names_page, public_names, room_page
 

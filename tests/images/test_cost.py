@@ -5,14 +5,8 @@ from dataclasses import replace
 import pytest
 
 from debiased_contrastive.images.networks import count_images, forward_operations, training_operations
-from debiased_contrastive.images.settings import (
-    PRESETS,
-    Data,
-    ImageTraining,
-    SimCLREncoder,
-    SimCLRObjective,
-    SimCLRSettings,
-)
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import Data, ImageTraining, SimCLREncoder, SimCLRObjective, SimCLRSettings
 from debiased_contrastive.images.views import Views
 
 

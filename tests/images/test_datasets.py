@@ -96,8 +96,10 @@ def one_line(root: Path, split: Any, kind: type[Exception]) -> str:
         read_cifar10(root, split)
     message = str(caught.value)
     assert "\n" not in message
-    assert kind is not FileNotFoundError or message.endswith("download it with --download")
-    assert kind is not ValueError or message.endswith("delete it and download it again with --download")
+    assert kind is not FileNotFoundError or message.endswith("download it with debiased train --download")
+    assert kind is not ValueError or message.endswith(
+        "delete it and download it again with debiased train --download"
+    )
     return message
 
 
@@ -238,10 +240,10 @@ def test_damage_of_stl10_is_named(stl10_root: Path, file: str, content: bytes | 
     if content is None:
         path.unlink()
         kind: type[Exception] = FileNotFoundError
-        remedy = "download it with --download"
+        remedy = "download it with debiased train --download"
     else:
         path.write_bytes(content)
-        kind, remedy = ValueError, "delete it and download it again with --download"
+        kind, remedy = ValueError, "delete it and download it again with debiased train --download"
     with pytest.raises(kind) as caught:
         read_stl10(stl10_root, "train+unlabeled")
     assert str(caught.value).startswith(str(path))
@@ -251,7 +253,7 @@ def test_damage_of_stl10_is_named(stl10_root: Path, file: str, content: bytes | 
 
 
 def test_a_folder_without_it_and_a_wrong_split(tmp_path: Path, stl10_root: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"holds no STL-10: .*; download it with --download"):
+    with pytest.raises(FileNotFoundError, match=r"holds no STL-10: .*; download it with debiased train --download"):
         read_stl10(tmp_path / "elsewhere", "test")
     with pytest.raises(ValueError, match="one of train, test, unlabeled, train\\+unlabeled; got 'all'"):
         read_stl10(stl10_root, "all")  # type: ignore[arg-type]

@@ -322,7 +322,9 @@ def test_a_cut_archive_leaves_the_old_folder_alone(tmp_path: Path, cut: int) -> 
     (target / "set").mkdir(parents=True)
     (target / "set" / "a").write_bytes(b"old")
     archive.write_bytes(archive.read_bytes()[:cut])
-    with pytest.raises(ValueError, match=r"is damaged: .*; delete it and download it again with --download"):
+    with pytest.raises(
+        ValueError, match=r"is damaged: .*; delete it and download it again with debiased train --download"
+    ):
         extract(archive, target)
     assert tree(target) == {"set": None, "set/a": b"old"}
 

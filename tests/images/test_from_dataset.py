@@ -17,7 +17,8 @@ from debiased_contrastive.images.datasets import read_fashion_mnist
 from debiased_contrastive.images.evaluate import evaluate
 from debiased_contrastive.images.from_dataset import DatasetImages
 from debiased_contrastive.images.images import Images
-from debiased_contrastive.images.settings import DEMO_SETTINGS, ImageTraining, SimCLREncoder
+from debiased_contrastive.images.presets import DEMO_SETTINGS
+from debiased_contrastive.images.settings import ImageTraining, SimCLREncoder
 from debiased_contrastive.training.loop import Update
 from tests.cli.test_cli import error_of
 

@@ -12,7 +12,8 @@ import torch
 from debiased_contrastive.cli.main import main
 from debiased_contrastive.domain import name_run
 from debiased_contrastive.images.membership import ImageMembership
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings, read_settings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings, read_settings
 from debiased_contrastive.images.sources import read_training_images
 from debiased_contrastive.membership.knowledge import Knowledge
 from debiased_contrastive.membership.strength import choose_strength

@@ -8,7 +8,7 @@ from lightning_fabric import Fabric
 
 from debiased_contrastive.images.augment import make_views
 from debiased_contrastive.images.networks import make_method
-from debiased_contrastive.images.settings import SIMCLR_PRESETS
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
 from debiased_contrastive.images.simclr import SimCLR
 from debiased_contrastive.training.gradient import gradient_steps
 

@@ -9,10 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from debiased_contrastive.images.networks import make_method
+from debiased_contrastive.images.presets import CMC_PRESETS, PRESETS, SIMCLR_PRESETS
 from debiased_contrastive.images.settings import (
-    CMC_PRESETS,
-    PRESETS,
-    SIMCLR_PRESETS,
     CMCObjective,
     CMCSettings,
     Data,

@@ -233,5 +233,5 @@ def test_stl10_trains_on_its_unlabeled_images_too_and_probes_with_the_others(tmp
 
 def test_official_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     for name in ("cifar10", "stl10"):
-        with pytest.raises(FileNotFoundError, match=r"download it with --download"):
+        with pytest.raises(FileNotFoundError, match=r"download it with debiased train --download"):
             read_training_images(Data(name, root=tmp_path))

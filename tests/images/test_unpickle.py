@@ -37,7 +37,7 @@ def test_an_attack_runs_nothing_and_is_named(tmp_path: Path, function: Any, prot
     message = str(caught.value)
     assert message.startswith(f"{path} is damaged: it names ")
     assert function.__name__ in message
-    assert message.endswith("delete it and download it again with --download")
+    assert message.endswith("delete it and download it again with debiased train --download")
     assert "\n" not in message
     # The same bytes do run where nothing restricts them, so the attack is a real one.
     pickle.loads(path.read_bytes())

@@ -10,7 +10,8 @@ import torch
 
 from debiased_contrastive.images.frozen import ImageEncoder
 from debiased_contrastive.images.networks import make_encoder
-from debiased_contrastive.images.settings import CMC_PRESETS, DEMO_SETTINGS, SimCLREncoder
+from debiased_contrastive.images.presets import CMC_PRESETS, DEMO_SETTINGS
+from debiased_contrastive.images.settings import SimCLREncoder
 from debiased_contrastive.integrations.onnx import write_onnx
 from debiased_contrastive.text.frozen import SentenceEncoder
 from debiased_contrastive.text.quickthoughts import make_method

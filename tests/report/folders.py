@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.report import groups
 from debiased_contrastive.report.page import render_report
 from debiased_contrastive.runs import Run

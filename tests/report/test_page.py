@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 import debiased_contrastive.report.plots as plots
-from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.report.numbers import DASH
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run
@@ -127,7 +127,7 @@ def test_the_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     assert page(runs[::-1], title="Demo").count("<figure>") == content.count("<figure>")
     script = (
         "import sys; from pathlib import Path; from debiased_contrastive.report.page import write_report; "
-        "from debiased_contrastive.cli import DOMAINS; "
+        "from debiased_contrastive.domains import DOMAINS; "
         "from debiased_contrastive.runs import Run; "
         "write_report([Run(Path(name)) for name in sys.argv[2:]], Path(sys.argv[1]), title='Demo', domains=DOMAINS)"
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.cli import DOMAINS
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.report.numbers import DASH
 from debiased_contrastive.report.page import write_report
 from debiased_contrastive.runs import Run

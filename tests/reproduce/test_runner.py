@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from debiased_contrastive.images.settings import PRESETS, ImageTraining
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import ImageTraining
 from debiased_contrastive.reproduce.item import Request
 from debiased_contrastive.reproduce.names import NAMES, load_item
 from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, main, means_by_part, shorten, take_share

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from debiased_contrastive.images.settings import PRESETS, CMCSettings
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import CMCSettings
 from debiased_contrastive.objectives.checks import OnFloor
 from debiased_contrastive.reproduce.runner import choose_rows, fill
 from debiased_contrastive.reproduce.table1 import RULES, floors_markdown, make_jobs, markdown, thirds_markdown

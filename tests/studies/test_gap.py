@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from debiased_contrastive.images.settings import PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.reproduce.runner import choose_rows, fill
 from debiased_contrastive.reproduce.simclr_measures import load_method
 from debiased_contrastive.runs import new_run

@@ -180,7 +180,7 @@ class Reproduce:
     """Run a figure or table of the paper, or a question that it leaves open; without a name, list them."""
 
     item: Annotated[str | None, tyro.conf.arg(metavar="NAME"), tyro.conf.Positional] = None
-    """What to run, such as figure4c; all that there is, with cost and results, if not given."""
+    """What to run, such as figure4c. Without it, all that there is, with cost and results."""
     scale: Literal["smoke", "small", "paper"] = "small"
     """Seconds on data in the package, some minutes a run on a core, or the published setting."""
     out: Path = Path("results")
@@ -188,7 +188,7 @@ class Reproduce:
     runs: Path = Path("build/reproduce")
     """Folder of the trainings, which are resumed where they were cut off; the workers of a cluster share it."""
     rows: tuple[str, ...] = ()
-    """Names of the rows to run; all if not given."""
+    """Names of the rows to run; all if not given. A wrong name lists them."""
     seeds: int | None = None
     """Number of seeds; that of the scale if not given."""
     workers: int | None = None
@@ -201,21 +201,25 @@ class Reproduce:
     """Folder of the images, or the text; for images the environment variable DEBIASED_DATA if not given."""
     task_data: Path | None = None
     """For table2: folder with the files of the sentence tasks."""
-    task: str = "cartpole-swingup"
-    """For table3: a task of the DeepMind control suite."""
+    task: str | None = None
+    """For table3: a task of the DeepMind control suite; cartpole-swingup if not given."""
     frames: int | None = None
     """For table3: simulated frames of each run, instead of the scale's."""
     show: bool = False
     """Run nothing, and show the results that are there."""
     first_step: bool = False
-    """Do the first step of each row, say how long it took and what the whole would take, and keep nothing."""
+    """Do one step of the first row, or of each of --rows, say what the whole would take, and keep nothing."""
     quiet: Quiet = False
 
     def __post_init__(self) -> None:
         for name in ("seeds", "workers", "epochs", "frames"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1; got {value}")
+                raise ValueError(f"--{name} must be at least 1; got {value}")
+        if self.show and self.first_step:
+            raise ValueError("--show runs nothing and --first-step runs a step: leave one of them out")
+        if self.cluster is not None and self.workers is not None:
+            raise ValueError("--workers are processes here, --cluster has its own: leave one of them out")
         if self.cluster is not None and not re.fullmatch(r"local:[1-9]\d*|\w+://.+", self.cluster):
             raise ValueError(
                 "--cluster must be local:K or the address of a Dask scheduler, such as tcp://host:8786; got "

@@ -18,7 +18,6 @@ except ModuleNotFoundError:
     sys.exit(2)
 
 from debiased_contrastive import __version__
-from debiased_contrastive.cli import DOMAINS
 from debiased_contrastive.cli.commands import (
     COMMANDS,
     Audit,
@@ -42,6 +41,7 @@ from debiased_contrastive.cli.terminal import (
     show,
 )
 from debiased_contrastive.domain import Domain, Preset
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.reproduce.names import NAMES
 from debiased_contrastive.runs import Run
 
@@ -222,6 +222,11 @@ def _shorten(box: str) -> str:
     words = next((part.strip() for part in paragraphs if part.strip()), "the command line could not be read")
     # A settings class explains itself what it refuses; the place in the parser is of no use.
     words = re.sub(r"^Error parsing [\w.-]*\w: (?!could|no type)", "", words)
+    words = re.sub(
+        r"^Error parsing (\S+): no type matching \{None\}\|(\w+) .* from \['(.*)'\]",
+        r"\1 must be \2; got \3",
+        words,
+    )
     meant = re.search(r"(?:Perhaps you meant|Similar arguments)\S*:?\s+(--\S+)", " ".join(paragraphs))
     words = f"{words}; did you mean {meant[1]}?" if meant else words
     return f"{words}{'' if words.endswith(('.', '?')) else '.'} See debiased --help"

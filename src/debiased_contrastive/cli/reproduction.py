@@ -5,11 +5,15 @@ import sys
 from typing import get_args
 
 from debiased_contrastive.cli.commands import Reproduce
-from debiased_contrastive.cli.terminal import Board, catch_interrupts, say, show, table
+from debiased_contrastive.cli.terminal import Board, catch_interrupts, say, show
 from debiased_contrastive.report.numbers import count
-from debiased_contrastive.reproduce.item import Item, Request, ScaleName
+from debiased_contrastive.reproduce.item import Item, Request, Scale, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
-from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, missing_jobs
+from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, missing_jobs, row_name
+
+_OTHERS = set(NAMES) - {"table3"}
+_FLAGS = {"epochs": _OTHERS, "data": _OTHERS, "task_data": {"table2"}, "task": {"table3"}, "frames": {"table3"}}
+"""Which items have these flags; the others have all items."""
 
 
 def reproduce(command: Reproduce) -> None:
@@ -17,37 +21,49 @@ def reproduce(command: Reproduce) -> None:
     if command.item is None:
         _list_all(command)
         return
+    _refuse_idle_flags(command)
     item = load_item(command.item)
     folder, scale = item.folder(command.out, command.scale), item.scales[command.scale]
-    request = _request(command, item, command.scale)
+    request = _request(command, command.scale, scale)
     jobs = choose_rows(item.jobs(request), command.rows or None)
     if command.first_step:
-        _time_first_steps(jobs)
+        _check_data(item, scale, request, jobs[0])
+        _time_first_steps(jobs, command.rows)
         return
-    failures: list[str] = []
-    if not command.show:
-        missing = missing_jobs(jobs, folder)
-        if missing:
-            item.check(request)
-            missing[0].check_data()
-            say(f"{item.name}, {scale.what}: {len(missing)} of {count(len(jobs), 'run')} to do; {scale.cost}")
-        with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
-            workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
-            failures = fill(jobs, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
-    text = item.show(folder)
+    changed = [f"--{name} {value}" for name in ("epochs", "frames") if (value := getattr(command, name))]
+    what = ", but with ".join([scale.what, *changed])
+    missing, failures = missing_jobs(jobs, folder), list[str]()
+    if missing and not command.show:
+        _check_data(item, scale, request, missing[0])
+        say(f"{item.name}, {what}: {len(missing)} of {count(len(jobs), 'run')} to do; a run takes {scale.cost}")
+        workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
+        try:
+            with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
+                failures = fill(jobs, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
+        except KeyboardInterrupt:
+            say(f"{item.name} is not done: the same command goes on from the last checkpoints in {runs}")
+            raise
+    text = item.show(folder, command.scale, what)
     if not text:
         raise ValueError(f"{folder} holds no results yet: leave out --show to run {item.name}")
     show(text.rstrip("\n"))
-    show(f"results, table and figures in {folder}")
+    show(f"\nfiles are in {folder}")
     if failures:
         say(f"debiased: {count(len(failures), 'run')} failed: {'; '.join(failures)}")
         sys.exit(1)
 
 
-def _request(command: Reproduce, item: Item, scale: ScaleName) -> Request:
+def _refuse_idle_flags(command: Reproduce) -> None:
+    for name, items in _FLAGS.items():
+        if getattr(command, name) is not None and command.item not in items:
+            others = f"{command.item} has no such thing" if items == _OTHERS else f"it is for {', '.join(items)}"
+            raise ValueError(f"leave out --{name.replace('_', '-')}: {others}")
+
+
+def _request(command: Reproduce, scale_name: ScaleName, scale: Scale) -> Request:
     return Request(
-        scale,
-        command.seeds or item.scales[scale].seeds,
+        scale_name,
+        command.seeds or scale.seeds,
         command.epochs,
         command.data,
         command.task_data,
@@ -56,26 +72,45 @@ def _request(command: Reproduce, item: Item, scale: ScaleName) -> Request:
     )
 
 
+def _check_data(item: Item, scale: Scale, request: Request, job: Job) -> None:
+    """Raise in one line, before hours of work, where something is missing that a run needs."""
+    from debiased_contrastive.images.sources import VARIABLE
+
+    item.check(request)
+    if scale.data and request.data is None and not os.environ.get(VARIABLE):
+        raise ValueError(
+            f"{item.name} at --scale {request.scale} needs {scale.data}: pass --data DIR or set {VARIABLE}; "
+            "--scale smoke needs nothing"
+        )
+    job.check_data()
+
+
 def _list_all(command: Reproduce) -> None:
-    lines = []
     for name in NAMES:
         item = load_item(name)
+        show(f"{name:<15}  {item.title}")
         for scale in get_args(ScaleName):
             known, folder = item.scales[scale], item.folder(command.out, scale)
-            jobs = list(item.jobs(_request(command, item, scale)))
+            jobs = list(item.jobs(_request(command, scale, known)))
             done = sum((folder / f"{job.name}.json").is_file() for job in jobs)
-            first = scale == get_args(ScaleName)[0]
-            what = f"{known.what}; needs {known.data}" if known.data else known.what
-            lines.append([name if first else "", scale, what, known.cost, f"{done} of {len(jobs)}"])
-        lines[-3][2] = f"{item.title}. {lines[-3][2]}"
-    table("Figures, tables and questions", ["name", "scale", "what", "a run takes", "results"], lines)
-    show(f"debiased reproduce NAME --scale small runs what is missing in {command.out} and shows it.")
+            needs = f" (needs {known.data})" if known.data else ""
+            show(f"    {scale}  {f'{done} of {len(jobs)} done':<15}  {known.what}{needs}; a run takes {known.cost}")
+    show(f"\ndebiased reproduce NAME --scale small runs what is missing in {command.out} and shows it.")
 
 
-def _time_first_steps(jobs: list[Job]) -> None:
-    """One step of each row, so that a cost is known before it is spent."""
-    for job in jobs:
-        if job.domain and job.settings.seed == 0:
-            seconds, steps = job.time_first_step()
-            whole = seconds * steps / 3600
-            show(f"{job.name}: first step {seconds:.1f} s, {steps:,} steps, so about {whole:,.1f} h here")
+def _time_first_steps(jobs: list[Job], rows: tuple[str, ...]) -> None:
+    """One step, so that a cost is known before it is spent: of the first row, or of each row that was asked for."""
+    timed = [job for job in jobs if job.domain and job.settings.seed == 0]
+    for job in timed if rows else timed[:1]:
+        seconds, steps = job.time_first_step()
+        whole = _duration(seconds * steps)
+        show(f"{job.name}: first step {seconds:.1f} s, {steps:,} steps, so about {whole} here")
+    if len(timed) > 1 and not rows:
+        others = ", ".join(row_name(job) for job in timed[1:])
+        show(f"other rows by --rows: {others}")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:,.1f} h"

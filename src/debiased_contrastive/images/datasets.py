@@ -74,7 +74,7 @@ def _cifar10_layout(root: Path) -> tuple[Path, str]:
                 return folder, suffix
     raise FileNotFoundError(
         f"{root} holds no CIFAR-10: expected cifar-10-batches-bin/ or cifar-10-batches-py/ in it; "
-        "download it with --download"
+        "download it with debiased train --download"
     )
 
 
@@ -207,7 +207,9 @@ def _stl10_folder(root: Path) -> Path:
     for folder in (root / "stl10_binary", root):
         if any((folder / f"{part}_X.bin").is_file() for part in ("train", "test", "unlabeled")):
             return folder
-    raise FileNotFoundError(f"{root} holds no STL-10: expected stl10_binary/ in it; download it with --download")
+    raise FileNotFoundError(
+        f"{root} holds no STL-10: expected stl10_binary/ in it; download it with debiased train --download"
+    )
 
 
 def _map_stl10_images(path: Path) -> Bytes:
@@ -232,12 +234,16 @@ def _read_stl10_labels(folder: Path, part: str, count: int) -> npt.NDArray[np.in
 
 def _require_file(path: Path, content: str) -> Path:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing: expected {content}; download it with --download")
+        raise FileNotFoundError(
+            f"{path} is missing: expected {content}; download it with debiased train --download"
+        )
     return path
 
 
 def _damage(path: Path, problem: str) -> ValueError:
-    return ValueError(f"{path} is damaged: {problem}; delete it and download it again with --download")
+    return ValueError(
+        f"{path} is damaged: {problem}; delete it and download it again with debiased train --download"
+    )
 
 
 def _read_class_names(path: Path) -> tuple[str, ...]:

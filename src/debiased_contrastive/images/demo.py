@@ -7,7 +7,8 @@ from debiased_contrastive.domain import KNN, LINEAR, Demo
 from debiased_contrastive.images.domain import FEW_SHOT
 from debiased_contrastive.images.evaluate import evaluate
 from debiased_contrastive.images.membership import ImageMembership
-from debiased_contrastive.images.settings import DEMO_SETTINGS, SimCLRObjective, SimCLRSettings
+from debiased_contrastive.images.presets import DEMO_SETTINGS
+from debiased_contrastive.images.settings import SimCLRObjective, SimCLRSettings
 
 _TRAINING = replace(
     DEMO_SETTINGS.training, epochs=40, batch=128, learning_rate=2e-3, schedule="cosine", knn_every=10

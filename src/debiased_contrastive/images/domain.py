@@ -17,7 +17,8 @@ from debiased_contrastive.domain import (
     finite_number,
     section,
 )
-from debiased_contrastive.images.settings import PRESETS, ImageSettings, move_data, read_settings, with_whole_paths
+from debiased_contrastive.images.presets import PRESETS
+from debiased_contrastive.images.settings import ImageSettings, move_data, read_settings, with_whole_paths
 from debiased_contrastive.paper import SIMCLR, published_number
 
 _DATA_NAMES = {

@@ -127,7 +127,7 @@ def extract(archive: Path, target: Path) -> None:
             _unpack(archive, new)
         except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise ValueError(
-                f"{archive} is damaged: {error}; delete it and download it again with --download"
+                f"{archive} is damaged: {error}; delete it and download it again with debiased train --download"
             ) from error
         for entry in new.iterdir():
             if os.path.lexists(target / entry.name):

@@ -85,10 +85,7 @@ def find_root(data: Data) -> Path:
     """Find the folder with the data, by setting or by environment variable."""
     root = data.root or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if root is None:
-        raise ValueError(
-            f"{data.name} needs to know where its images are: pass --data.root DIR, to debiased reproduce "
-            f"--data DIR, or set {VARIABLE}"
-        )
+        raise ValueError(f"{data.name} needs to know where its images are: pass --data.root DIR, or set {VARIABLE}")
     return root
 
 

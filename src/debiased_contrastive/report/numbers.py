@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -116,13 +117,15 @@ def plus_minus(measure: Measure, scale: float = 100.0, decimals: int = 1) -> str
 def mean_cell(values: Sequence[float], sign: str = "") -> str:
     """Mean and half of its 95 % interval, for a cell of a Markdown table; `sign="+"` shows the sign of gains.
 
-    >>> mean_cell([70.0, 72.0]), mean_cell([1.0], "+"), mean_cell([])
-    ('71.0 ± 12.7', '+1.0', '-')
+    >>> mean_cell([70.0, 72.0]), mean_cell([1.0], "+"), mean_cell([-0.01], "+"), mean_cell([])
+    ('71.0 ± 12.7', '+1.0', '+0.0', '-')
     """
     if not values:
         return "-"
     mean, half_width = mean_and_interval(list(values))
-    return f"{mean:{sign}.1f} ± {half_width:.1f}" if len(values) > 1 else f"{mean:{sign}.1f}"
+    # Without the sign of a number that is 0 when it is rounded.
+    cell = f"{round(mean, 1) + 0.0:{sign}.1f}"
+    return f"{cell} ± {half_width:.1f}" if len(values) > 1 else cell
 
 
 def whole_percent(value: float) -> str:
@@ -215,3 +218,31 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]], align: 
     """
     rule = ["---:" if letter == "r" else "---" for letter in align.ljust(len(header), "r")]
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, rule, *rows))
+
+
+def align_tables(text: str) -> str:
+    """Tables in Markdown with their columns below each other, for a terminal; other lines stay.
+
+    >>> print(align_tables(markdown_table(["loss", "top-1"], [["biased", "70.1"]])), end="")
+    | loss   | top-1 |
+    | ------ | ----: |
+    | biased |  70.1 |
+    """
+    found = []
+    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        if is_table:
+            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+            columns = [_align_column(column) for column in zip(*rows, strict=True)]
+            found += [f"| {' | '.join(row)} |" for row in zip(*columns, strict=True)]
+        else:
+            found += lines
+    return "".join(f"{line}\n" for line in found)
+
+
+def _align_column(column: Sequence[str]) -> list[str]:
+    """Cells of one width: the header, the rule, whose colon says on which side they begin, and the others."""
+    header, rule, *cells = column
+    width = max(3, *map(len, (header, *cells)))
+    if rule.endswith(":"):
+        return [header.rjust(width), "-" * (width - 1) + ":", *(cell.rjust(width) for cell in cells)]
+    return [header.ljust(width), "-" * width, *(cell.ljust(width) for cell in cells)]

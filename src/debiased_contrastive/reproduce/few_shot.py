@@ -23,17 +23,19 @@ KEYS = {
 
 def markdown(folder: Path) -> str:
     """Accuracies by the number of labels a class, and what they gain on biased seed by seed."""
-    results, lines = read_results(folder), []
+    results, levels, differences = read_results(folder), [], []
     for name in filter(results.__contains__, figure2.LABELS):
         found = [
             (read_percent(results[name], key), read_percent(results.get("biased", {}), key))
             for key in KEYS.values()
         ]
-        cells = [mean_cell(list(own.values())) for own, _ in found]
-        gains = ["" if name == "biased" else mean_cell(paired_differences(*two), "+") for two in found]
-        lines.append([figure2.LABELS[name], *cells, *gains, str(len(results[name]))])
-    header = ["objective", *KEYS, *(f"{what} - biased" for what in KEYS), "seeds"]
-    return markdown_table(header, lines)
+        label, cells = figure2.LABELS[name], [mean_cell(list(own.values())) for own, _ in found]
+        levels.append([label, *cells, str(len(results[name]))])
+        if name != "biased":
+            differences.append([label, *(mean_cell(paired_differences(*two), "+") for two in found)])
+    tables = [markdown_table(["objective", *KEYS, "seeds"], levels)]
+    tables += [markdown_table(["objective - biased", *KEYS], differences)] if differences else []
+    return "\n".join(tables)
 
 
 ITEM = replace(
@@ -51,8 +53,8 @@ ITEM = replace(
             is_published=False,
         )
         for name, words in (
-            ("debiased", "the debiased loss beats the biased one"),
-            ("unbiased", "unbiased negatives beat the biased loss"),
+            ("debiased", "The debiased loss beats the biased one"),
+            ("unbiased", "Unbiased negatives beat the biased loss"),
         )
     ),
     plot=lambda _folder: {},

@@ -9,6 +9,7 @@ from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.reproduce.item import Claim, Item, Request, with_request
 from debiased_contrastive.reproduce.runner import Job, grid, read_results
 from debiased_contrastive.reproduce.simclr_rows import (
+    LEGEND,
     SMALL,
     measure_with_map,
     percent,
@@ -67,9 +68,9 @@ ITEM = Item(
     make_jobs,
     (markdown,),
     (
-        Claim("unbiased negatives beat the biased loss", "unbiased", "biased", percent("linear_top1")),
-        Claim("the debiased loss beats the biased one", "debiased", "biased", percent("linear_top1")),
+        Claim("Unbiased negatives beat the biased loss", "unbiased", "biased", percent("linear_top1")),
+        Claim("The debiased loss beats the biased one", "debiased", "biased", percent("linear_top1")),
     ),
     plot,
-    note="The paper shows this figure without numbers.",
+    note=f"The paper shows this figure without numbers.\n{LEGEND}",
 )

@@ -13,7 +13,7 @@ from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import mean_and_interval
 from debiased_contrastive.reproduce.item import Claim, Item, Request, ScaleName, with_request
 from debiased_contrastive.reproduce.runner import Job, grid, read_percent, read_results
-from debiased_contrastive.reproduce.simclr_rows import SCALES, measure, percent, probe_table, with_objective
+from debiased_contrastive.reproduce.simclr_rows import LEGEND, SCALES, measure, percent, probe_table, with_objective
 
 
 class Grid(NamedTuple):
@@ -126,12 +126,12 @@ def _claims() -> tuple[Claim, ...]:
     top, cold, value = small.chosen, small.cold_batches[0], percent("linear_top1")
     return (
         Claim(
-            f"the debiased loss with tau_plus 0.1 beats the biased one (batch {top}, t = {WARM})",
+            f"The debiased loss with tau_plus 0.1 beats the biased one (batch {top}, t = {WARM})",
             _name(top, WARM, "tau0.1"), _name(top, WARM, "biased"), value,
         ),
         *(
             Claim(
-                f"at t = {COLD} and batch {batch}, tau_plus = 1 / (N + 1) beats the biased loss",
+                f"At t = {COLD} and batch {batch}, tau_plus = 1 / (N + 1) beats the biased loss",
                 _name(batch, COLD, "decoupling"), _name(batch, COLD, "biased"), value, is_published=False,
             )
             for batch in (cold, top)
@@ -147,5 +147,5 @@ ITEM = Item(
     (markdown,),
     _claims(),
     plot,
-    note="The paper shows this figure without numbers.",
+    note=f"The paper shows this figure without numbers.\n{LEGEND}",
 )

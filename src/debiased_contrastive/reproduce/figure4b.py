@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table
 from debiased_contrastive.reproduce import simclr_rows
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale, with_request
 from debiased_contrastive.reproduce.runner import Job, grid
-from debiased_contrastive.reproduce.simclr_rows import measure, percent, probe_table, with_objective
+from debiased_contrastive.reproduce.simclr_rows import LEGEND, measure, percent, probe_table, with_objective
 
 PAPER = SIMCLR_PRESETS["stl10"].settings
 SMALL = replace(
@@ -67,6 +68,7 @@ ITEM = Item(
     SCALES,
     make_jobs,
     (markdown, published_markdown),
-    (Claim("tau_plus 0.1 beats the biased loss", "tau-0.1", "biased", percent("linear_top1")),),
-    note="Published numbers are those of the released code's README; the text's gain of 4.26 points is 4.11 there.",
+    (Claim("Debiasing with tau_plus 0.1 beats the biased loss", "tau-0.1", "biased", percent("linear_top1")),),
+    note="Published numbers are those of the released code's README; the text's gain of 4.26 points is 4.11 there."
+    f"\n{LEGEND}",
 )

@@ -13,7 +13,7 @@ from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import mean_and_interval
 from debiased_contrastive.reproduce.item import Claim, Item, Request, with_request
 from debiased_contrastive.reproduce.runner import Job, Seeds, grid, read_percent, read_results
-from debiased_contrastive.reproduce.simclr_rows import SCALES, measure, percent, probe_table, with_objective
+from debiased_contrastive.reproduce.simclr_rows import LEGEND, SCALES, measure, percent, probe_table, with_objective
 
 POSITIVES = (1, 2, 4, 8)
 LONGER, CHOSEN = 1.5, 4
@@ -98,7 +98,7 @@ ITEM = Item(
             f"M = {CHOSEN} beats 50 % more biased epochs", f"M-{CHOSEN}", "biased-longer", percent("linear_top1")
         ),
         Claim(
-            "the gain is the correction's, not that of more views in the numerator",
+            "The gain is the correction's, not that of more views in the numerator",
             f"M-{CHOSEN}",
             f"biased-views-{CHOSEN}",
             percent("linear_top1"),
@@ -113,5 +113,6 @@ ITEM = Item(
         ),
     ),
     plot,
-    note="The paper shows this figure without numbers. cost: epochs times views of an image.",
+    note="The paper shows this figure without numbers. A twin has the same views without the correction."
+    f"\n{LEGEND}",
 )

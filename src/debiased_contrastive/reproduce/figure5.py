@@ -45,14 +45,14 @@ ITEM = replace(
     tables=(markdown,),
     claims=(
         Claim(
-            "the debiased loss separates classes better than the biased one",
+            "The debiased loss separates classes better than the biased one",
             "debiased",
             "biased",
             percent("mean_classifier"),
-            what="mean classifier",
+            what="accuracy by the nearest class mean",
         ),
     ),
     plot=plot,
-    note="The paper shows maps without numbers. The verdict is by the nearest class mean.",
+    note="The paper shows maps without numbers.",
     folders={scale: f"figure2-{scale}" for scale in ("smoke", "small", "paper")},
 )

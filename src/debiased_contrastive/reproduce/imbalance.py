@@ -38,7 +38,7 @@ def _scale(name: str, sizes: tuple[int, ...], data: Data, what: str, cost: str) 
 SCALES: dict[Any, Scale] = {
     "smoke": _scale(
         "smoke", long_tail(100, 12, 5), simclr_rows.SMOKE.data,
-        "five classes of 100 to 12 images of Fashion-MNIST, 2 epochs", "about a second a run",
+        "five classes of 100 to 12 images of Fashion-MNIST, 2 epochs", "5 s",
     ),
     "small": _scale(
         "small", long_tail(1000, 50, 10), Data("cifar10"),
@@ -55,7 +55,7 @@ LABELS = {
     "priors": "debiased, the prior of each anchor's class",
     "unbiased": "unbiased, all labels",
 }
-PARTS = {"head": "more frequent half", "tail": "rarer half"}
+PARTS = {"head": "more frequent half of the classes", "tail": "rarer half of the classes"}
 PROBES = {"linear": "linear", "kNN": "knn", "10 labels": "few_shot_10"}
 
 
@@ -83,18 +83,21 @@ def measure(settings: SimCLRSettings, run: Run, images: Any) -> dict[str, Any]:
 
 
 def markdown(folder: Path) -> str:
-    """Accuracies of the frequent and of the rare classes, and what they gain on biased seed by seed."""
-    results, lines = read_results(folder), []
-    keys = [f"{probe}_{part}" for part in PARTS for probe in PROBES.values()]
-    for name in filter(results.__contains__, LABELS):
-        cells = []
-        for key in keys:
-            own, biased = (read_percent(runs, key) for runs in (results[name], results.get("biased", {})))
-            gain = "" if name == "biased" else mean_cell(paired_differences(own, biased), "+")
-            cells += [mean_cell(list(own.values())), gain]
-        lines.append([LABELS[name], *cells, str(len(results[name]))])
-    header = [cell for words in PARTS.values() for probe in PROBES for cell in (f"{words}: {probe}", "- biased")]
-    return markdown_table(["objective", *header, "seeds"], lines)
+    """Of the frequent and of the rare classes: accuracies, and what they gain on biased seed by seed."""
+    results, tables = read_results(folder), []
+    header = [cell for probe in PROBES for cell in (probe, "- biased")]
+    for part, words in PARTS.items():
+        lines = []
+        for name in filter(results.__contains__, LABELS):
+            cells = []
+            for key in PROBES.values():
+                runs = (results[name], results.get("biased", {}))
+                own, biased = (read_percent(each, f"{key}_{part}") for each in runs)
+                gain = "" if name == "biased" else mean_cell(paired_differences(own, biased), "+")
+                cells += [mean_cell(list(own.values())), gain]
+            lines.append([LABELS[name], *cells, str(len(results[name]))])
+        tables.append(markdown_table([words, *header, "seeds"], lines))
+    return "\n".join(tables)
 
 
 ITEM = Item(
@@ -105,11 +108,11 @@ ITEM = Item(
     (markdown,),
     (
         Claim(
-            "the prior of each anchor's class beats one tau_plus on rare classes", "priors", "one",
+            "The prior of each anchor's class beats one tau_plus on rare classes", "priors", "one",
             percent("knn_tail"), what="kNN accuracy", is_published=False,
         ),
         Claim(
-            "sampling bias costs rare classes accuracy", "unbiased", "biased",
+            "Sampling bias costs rare classes accuracy", "unbiased", "biased",
             percent("knn_tail"), what="kNN accuracy", is_published=False,
         ),
     ),

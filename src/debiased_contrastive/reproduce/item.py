@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from debiased_contrastive.files import write_atomically
-from debiased_contrastive.report.numbers import count, mean_and_interval, paired_differences
+from debiased_contrastive.report.numbers import align_tables, count, mean_and_interval, paired_differences
 from debiased_contrastive.reproduce.runner import Job, Seeds, read_results
 
 ScaleName: TypeAlias = Literal["smoke", "small", "paper"]
 ENOUGH_SEEDS = 5
 """Number of seeds below which there is no verdict."""
-_VERDICTS = {True: ("reproduced", "not reproduced at this scale", "contradicted"),
-             False: ("yes", "no answer at this scale", "no")}  # fmt: skip
+NO_VERDICT = "No verdict: runs of this scale only show that the code works.\n"
+_VERDICTS = {True: ("reproduced", "not reproduced", "contradicted"), False: ("yes", "no answer", "no")}
 """Words for an interval above 0, around it and below it: for a claim of the paper, and for a question of ours."""
 
 
@@ -42,7 +42,7 @@ class Request:
     """Length of the runs, instead of the scale's."""
     data: Path | None = None
     task_data: Path | None = None
-    task: str = "cartpole-swingup"
+    task: str | None = None
     frames: int | None = None
 
 
@@ -51,7 +51,7 @@ class Claim:
     """That one row is better than another."""
 
     words: str
-    """What it says, in a few words."""
+    """What it says, as the beginning of a sentence."""
     own: str
     other: str
     value: Callable[[Mapping[str, Any]], float | None]
@@ -73,15 +73,15 @@ class Claim:
         """One sentence: the verdict, and the figure that decides."""
         found = self.differences(results)
         if not found:
-            return f"{self.words}: no verdict, no runs of {self.own} and {self.other} with the same seed yet."
+            return f"{self.words}: no verdict yet, {self.own} and {self.other} have no runs of the same seed."
         mean, half_width = mean_and_interval(found)
         interval = f" ± {half_width:.1f}" if len(found) > 1 else ""
-        figure = f"{self.what} {mean:+.1f}{interval}{self.unit} over {count(len(found), 'seed')}"
+        figure = f"{self.what} differs by {mean:+.1f}{interval}{self.unit} over {count(len(found), 'seed')}"
         if len(found) < ENOUGH_SEEDS:
-            return f"{self.words}: no verdict, which takes at least {ENOUGH_SEEDS} seeds; so far {figure}."
+            return f"{self.words}: no verdict before {ENOUGH_SEEDS} seeds; so far {figure}."
         above, around, below = _VERDICTS[self.is_published]
         verdict = above if mean - half_width > 0 else below if mean + half_width < 0 else around
-        return f"{self.words}: {verdict}; {figure}."
+        return f"{self.words}: {verdict} at this scale; {figure}."
 
 
 @dataclass(frozen=True)
@@ -116,22 +116,33 @@ class Item:
             return [folder]
         return [part for part in sorted(folder.glob("*")) if part.is_dir() and any(part.glob("*-seed*.json"))]
 
-    def show(self, folder: Path) -> str:
-        """The tables and sentences of the results; they and the drawings are written beside the results too."""
+    def show(self, folder: Path, scale: ScaleName, what: str) -> str:
+        """The tables and sentences of the results; they and the drawings are written beside the results too.
+
+        Args:
+            folder: The results.
+            scale: How large the runs are.
+            what: The same in words: data, encoder and length.
+        """
         texts = []
         for part in self.parts(folder):
             tables = [table for make in self.tables if (table := make(part))]
-            results = read_results(part)
-            # A further claim whose rows were not run has nothing to say.
-            told = (claim for place, claim in enumerate(self.claims) if not place or claim.differences(results))
-            verdicts = "".join(f"{claim.judge(results)}\n" for claim in told)
             heading = self.title if part == folder else f"{self.title}: {part.name}"
-            text = "\n".join([f"{heading}\n", *tables, *([f"{self.note}\n"] if self.note else []), verdicts])
+            notes = [f"{self.note}\n"] if self.note else []
+            verdicts = NO_VERDICT if scale == "smoke" else self.judge(read_results(part))
+            text = "\n".join(
+                [f"{heading}\n--scale {scale}: {what}\n", *map(align_tables, tables), *notes, verdicts]
+            )
             write_atomically(part / f"{self.name}.md", text)
             for name, picture in self.plot(part).items():
                 write_atomically(part / f"{name}.svg", picture)
             texts.append(text)
         return "\n".join(texts)
+
+    def judge(self, results: Mapping[str, Seeds]) -> str:
+        """A line for each claim; a further one whose rows were not run has nothing to say."""
+        told = (claim for place, claim in enumerate(self.claims) if not place or claim.differences(results))
+        return "".join(f"{claim.judge(results)}\n" for claim in told)
 
 
 def with_request(settings: Any, request: Request) -> Any:

@@ -76,11 +76,11 @@ ITEM = Item(
     (markdown,),
     (
         Claim(
-            "with the paper's views, M = 1 and the class prior beat the biased loss",
+            "With the paper's views, M = 1 and the class prior beat the biased loss",
             "crop0.08-colour-debiased", "crop0.08-colour-biased", percent("linear_top1"), is_published=False,
         ),
         Claim(
-            "with plain crops from half of the image, they do",
+            "With plain crops from half of the image, M = 1 and the class prior beat the biased loss",
             "crop0.5-plain-debiased", "crop0.5-plain-biased", percent("linear_top1"), is_published=False,
         ),
     ),

@@ -18,7 +18,8 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from debiased_contrastive.domain import Domain
+from debiased_contrastive.domain import find_domain
+from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.files import read_json, write_atomically
 from debiased_contrastive.report.records import measure_run, read_records
 from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
@@ -116,7 +117,7 @@ class Job:
         """The run in a folder of `runs`, its data, and its training."""
         from debiased_contrastive.training.machine import start_fabric
 
-        domain, training = load_domain(self.domain), self.settings.training
+        domain, training = find_domain(DOMAINS, self.domain), self.settings.training
         work, fabric = domain.load(), start_fabric(training.accelerator, training.precision)
         data = work.open_data(self.settings, fabric, None, lambda _what: nullcontext(_Unseen()))
         run = open_run(runs / self.name, as_json(self.settings), domain.name)
@@ -152,12 +153,6 @@ class _Unseen:
 
     def at(self, done: int, total: int, note: str = "") -> None:
         pass
-
-
-def load_domain(name: str) -> Domain:
-    """The record of a domain, by its name."""
-    domain: Domain = getattr(import_module(f"debiased_contrastive.{name}.domain"), name.upper())
-    return domain
 
 
 @dataclass(frozen=True)
@@ -265,11 +260,16 @@ def main(module: str, words: Sequence[str] | None = None) -> None:
 
 def choose_rows(jobs: Iterable[Job], rows: Sequence[str] | None) -> list[Job]:
     """The jobs whose names, without folder and seed, are among these; all of them if None."""
-    named = [(re.sub(r"-seed\d+$", "", Path(job.name).name), job) for job in jobs]
+    named = [(row_name(job), job) for job in jobs]
     names = dict.fromkeys(name for name, _ in named)
     if unknown := [name for name in rows or () if name not in names]:
         raise ValueError(f"--rows must be of {', '.join(names)}; got {', '.join(unknown)}")
     return [job for name, job in named if rows is None or name in rows]
+
+
+def row_name(job: Job) -> str:
+    """The name of a job without its folder and its seed."""
+    return re.sub(r"-seed\d+$", "", Path(job.name).name)
 
 
 def take_share(items: Iterable[Item], share: str) -> list[Item]:
@@ -297,7 +297,7 @@ def settings_without_places(settings: Any) -> dict[str, Any]:
 def read_measures(run: Run) -> dict[str, float]:
     """The numbers of a run that was trained and evaluated, as a report has them."""
     (record,), _ = read_records([run])
-    return measure_run(record, load_domain(run.domain))
+    return measure_run(record, find_domain(DOMAINS, run.domain))
 
 
 def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:
@@ -345,6 +345,7 @@ def means_by_part(curve: Curve, key: str, parts: int) -> list[float]:
 
 
 def cells_by_part(runs: Seeds, key: str, parts: int, form: str) -> list[str]:
-    """Cells of a table: the mean over seeds in each part of a training."""
+    """Cells of a table: the mean over seeds in each part of a training, a dash where nothing was logged."""
     by_run = [means_by_part(run["course"], key, parts) for run in runs.values()]
-    return [form.format(fmean(part)) for part in zip(*by_run, strict=True)]
+    means = [fmean(part) for part in zip(*by_run, strict=True)]
+    return ["-" if math.isnan(mean) else form.format(mean) for mean in means]

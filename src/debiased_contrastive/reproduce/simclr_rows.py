@@ -6,7 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from debiased_contrastive.images.settings import SIMCLR_PRESETS, SimCLRSettings
+from debiased_contrastive.images.presets import SIMCLR_PRESETS
+from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.item import Scale
 from debiased_contrastive.reproduce.runner import Seeds, read_percent, read_results
@@ -21,7 +22,15 @@ PROBES = {
 }
 """Columns of accuracies, with the names of their measures."""
 GAINS = ("linear", "kNN", "10 labels")
-"""Probes whose differences to the biased row have columns of their own."""
+TWIN_GAINS = ("linear", "10 labels")
+"""Probes whose differences to the biased row, and to a twin, are shown."""
+LEGEND = (
+    "Accuracies of frozen features in percent, means and 95 % intervals over seeds.\n"
+    "1 label, 10 labels: the nearest class mean of so many labels a class.\n"
+    "floored: anchors whose estimate of the true negatives fell to its smallest value.\n"
+    "tau_eff: the tau_plus that would be right for these views. cost: epochs times views of an image."
+)
+"""What the columns of the table of probes mean."""
 
 
 def _settings(preset: str, **changes: Mapping[str, Any]) -> SimCLRSettings:
@@ -45,7 +54,7 @@ SMALL = _settings(
 """Two views of 128 images have N = 254, the paper's 256. The rate falls to 0: a run ends at rest."""
 PAPER = _settings("cifar10", training={"batch": 128})
 SCALES: dict[Any, Scale] = {
-    "smoke": Scale("200 images of Fashion-MNIST, 2 epochs", "about a second a run", SMOKE, seeds=1),
+    "smoke": Scale("200 images of Fashion-MNIST, 2 epochs", "5 s", SMOKE, seeds=1),
     "small": Scale(
         "five classes of CIFAR10, 5,000 images, width 16, batch 128, 150 epochs",
         "4 min on a core for two views, (M + 1) / 2 times as much for M + 1",
@@ -99,7 +108,7 @@ def percent(key: str) -> Any:
 def probe_table(
     folder: Path, labels: Mapping[str, str], *, base: str = "biased", twins: Mapping[str, str] | None = None
 ) -> str:
-    """One row for each objective: accuracies in percent, and what they gain seed by seed.
+    """Two tables with a row for each objective: accuracies in percent, and what they gain seed by seed.
 
     Args:
         folder: The results.
@@ -108,17 +117,20 @@ def probe_table(
         twins: For some rows another one, which differs in the point in question alone.
     """
     results, twins = read_results(folder), twins or {}
-    lines = []
+    levels, differences = [], []
     for name in filter(results.__contains__, labels):
-        own, other = results[name], results.get(base, {})
-        line = [labels[name], *(mean_cell(list(read_percent(own, key).values())) for key in PROBES.values())]
-        line += ["" if name == base else _gain(own, other, probe) for probe in GAINS]
-        if twins:
-            line += [_gain(own, results.get(twins.get(name, ""), {}), probe) for probe in ("linear", "10 labels")]
-        lines.append([*line, *_seen(own), str(len(own))])
-    header = ["objective", *PROBES, *(f"{probe} - biased" for probe in GAINS)]
-    header += ["linear - twin", "10 labels - twin"] if twins else []
-    return markdown_table([*header, "floored", "tau_eff", "cost", "seeds"], lines)
+        own = results[name]
+        accuracies = [mean_cell(list(read_percent(own, key).values())) for key in PROBES.values()]
+        levels.append([labels[name], *accuracies, *_seen(own), str(len(own))])
+        gains = ["" if name == base else _gain(own, results.get(base, {}), probe) for probe in GAINS]
+        gains += [_gain(own, results.get(twins.get(name, ""), {}), probe) for probe in TWIN_GAINS if twins]
+        if any(gains):
+            differences.append([labels[name], *gains])
+    header = ["objective", *(f"{probe} - biased" for probe in GAINS)]
+    header += [f"{probe} - twin" for probe in TWIN_GAINS if twins]
+    tables = [markdown_table(["objective", *PROBES, "floored", "tau_eff", "cost", "seeds"], levels)]
+    tables += [markdown_table(header, differences)] if differences else []
+    return "\n".join(tables)
 
 
 def _gain(own: Seeds, other: Seeds, probe: str) -> str:
@@ -134,4 +146,4 @@ def _seen(runs: Seeds) -> list[str]:
     )
     one = next(iter(runs.values()))["settings"]
     passes = one["training"]["epochs"] * (1 + one["objective"]["num_positives"])
-    return [f"{fmean(floored):.1%}" if floored else "-", f"{fmean(tau):.3f}" if tau else "-", f"{passes}"]
+    return [f"{100 * fmean(floored):.1f} %" if floored else "-", f"{fmean(tau):.3f}" if tau else "-", f"{passes}"]

@@ -32,10 +32,10 @@ SMOKE = replace(
     ),
 )
 SCALES: dict[Any, Scale] = {
-    "smoke": Scale("cartpole-swingup from 16 pixels, 40 steps", "a few seconds a run", SMOKE, seeds=1),
+    "smoke": Scale("cartpole-swingup from 16 pixels, 40 steps", "8 s", SMOKE, seeds=1),
     "small": Scale("a task from 48 pixels, small networks, 160,000 frames", "10 min on a core", SMALL),
     "paper": Scale(
-        "a task from 100 pixels, CURL's networks, 100,000 steps", "not measured here",
+        "a task from 100 pixels, CURL's networks, 100,000 steps", "a time that --first-step tells",
         CONTROL_PRESETS["curl-dcl-paper"].settings,
     ),
 }  # fmt: skip
@@ -167,7 +167,11 @@ def _results(folder: Path) -> dict[str, Seeds]:
 def _jobs(request: Request) -> Iterator[Job]:
     base = SCALES[request.scale].settings
     frames = base.training.frames if request.frames is None else request.frames
-    return make_jobs(for_task(base, request.task, frames), request.seeds)
+    try:
+        settings = for_task(base, request.task or base.task, frames)
+    except ValueError as error:
+        raise error if request.frames is None else ValueError(f"--frames {frames} does not suit: {error}") from None
+    return make_jobs(settings, request.seeds)
 
 
 def _final_return(run: Mapping[str, Any]) -> float:
