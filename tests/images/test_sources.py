@@ -86,7 +86,7 @@ def test_an_unknown_label_stays_unknown() -> None:
 def test_the_root_is_the_settings_or_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("fashion-mnist", "cifar10", "stl10", "folder"):
         with pytest.raises(
-            ValueError, match=rf"^{name} needs to know .*: pass --data.root DIR, .* --data DIR, or set {VARIABLE}$"
+            ValueError, match=rf"^{name} needs to know .*: pass --data.root DIR, or set {VARIABLE}$"
         ):
             find_root(Data(name))
     assert find_root(Data(root=tmp_path)) == tmp_path

