@@ -85,21 +85,24 @@ def _bars(folder: Path, title: str) -> str:
         ax = axes(1.8 * WIDTH, 1.5 + 0.34 * len(names))
         for number, (probe, key) in enumerate(list(PROBES.items())[1:]):
             biased, unbiased = (read_percent(results[name], key) for name in ("biased", "unbiased"))
-            gap = fmean(paired_differences(unbiased, biased))
-            gains = [
-                mean_and_interval(paired_differences(read_percent(results[name], key), biased)) for name in names
-            ]
+            shares, widths = [], []
+            for name in names:
+                own = read_percent(results[name], key)
+                gain, width = mean_and_interval(paired_differences(own, biased))
+                # The gap of the same seeds, as in the table.
+                gap = fmean(unbiased[seed] - biased[seed] for seed in own.keys() & unbiased.keys() & biased.keys())
+                shares.append(100 * gain / gap)
+                widths.append(0.0 if math.isnan(width) else 100 * width / gap)
             places = [place + 0.17 - 0.34 * number for place in range(len(names))]
-            shares, widths = ([100 * value / gap for value in part] for part in zip(*gains, strict=True))
             look: dict[str, Any] = {
                 "color": DEBIASED[number],
                 "label": probe,
                 "error_kw": {"ecolor": INK, "elinewidth": 0.8},
             }
-            ax.barh(places, shares, 0.32, xerr=[0 if math.isnan(one) else one for one in widths], **look)
-        for place, word in ((0, "biased"), (100, "unbiased")):
+            ax.barh(places, shares, 0.32, xerr=widths, **look)
+        for place, word, side in ((0, "biased ", "right"), (100, " unbiased", "left")):
             ax.axvline(place, color=INK, linewidth=0.8)
-            ax.text(place, -0.62, word, ha="center", va="top")
+            ax.text(place, -0.62, word, ha=side, va="top")
         ax.set_yticks(range(len(names)), [ROWS[name].label for name in names])
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")

@@ -128,7 +128,8 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         share, (options, told) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         with without_autocast(device):
             if share.total == 1:
-                return self._lone_pair(*scale_views(views, options)[:, :2].unbind(1), 2)
+                z = scale_views(views, options)
+                return self._lone_pair(z[:, 0], z[:, 1], 2)
             if _is_plain(views, share, options, told):
                 statistics, pairs = _plain_statistics(views, options), None
             else:
@@ -203,8 +204,9 @@ def _plain_statistics(views: dict[str, Tensor], options: Options) -> Statistics:
     """What `_statistics` computes of such views, in a fraction of its steps."""
     length = options.temperature**-0.5
     assert isinstance(length, float)
+    z0, z1 = inputs.cast(views).values()
     positive, log_mean_unlabeled, present = log_mean_of_views(
-        *inputs.cast(views).values(), Absent(block=2), length=length, beta=options.beta, bound=options.bound
+        z0, z1, Absent(block=2), length=length, beta=options.beta, bound=options.bound
     )
     return Statistics(
         positive=positive,
