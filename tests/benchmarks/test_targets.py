@@ -1,10 +1,12 @@
 """Verdicts of the benchmarks on rows made up for them."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
 from benchmarks import probe, training, views
+from benchmarks.measure import times
 from benchmarks.targets import Target, judged, speed_up
 
 
@@ -75,3 +77,10 @@ def test_the_probe_has_targets_at_the_default_regularisation_alone() -> None:
     assert (time["value"], time["met"]) == (0.05, True)
     assert accuracy["value"] == pytest.approx(0.3)
     assert not accuracy["met"]
+
+
+def test_contenders_take_turns_to_and_fro() -> None:
+    calls: list[str] = []
+    found = times({name: partial(calls.append, name) for name in "ab"}, rounds=3)
+    assert "".join(calls) == "ab" + "ab" + "ba" + "ab", "a warm-up of each, then three rounds"
+    assert {name: one["rounds"] for name, one in found.items()} == {"a": 3, "b": 3}

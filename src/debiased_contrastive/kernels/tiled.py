@@ -200,7 +200,8 @@ def sum_tiles(rows: Tensor, columns: Tensor | None, plan: Plan) -> tuple[Tensor,
     totals = rows.new_zeros(0 if plan.weights is None else length)
     of_rows, of_columns = plan.sides(out, rows.shape[0])
     totals_of_rows, totals_of_columns = plan.sides(totals, rows.shape[0])
-    scratch, terms = plan.scratch(rows, others), []
+    scratch = plan.scratch(rows, others)
+    terms: list[Tensor] = []
     with without_autocast(rows.device):
         for i, j in plan.walk(rows, others):
             terms, weights = plan.terms(rows, others, i, j, scratch)
