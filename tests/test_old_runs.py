@@ -43,8 +43,10 @@ def test_a_stopped_run_ends_as_it_would_have(name: str, tmp_path: Path) -> None:
         torch.set_num_threads(threads)
     found, wanted = lines(run), lines(OLD / name)
     assert [line["step"] for line in found] == [line["step"] for line in wanted]
+    # That version rounded otherwise; that a run is resumed to the last bit is tested with runs of this one.
+    rel = 1e-5 if machine() == GOLDEN["machine"] else 1e-3
     for line, other in zip(found, wanted, strict=True):
-        assert line == (other if machine() == GOLDEN["machine"] else pytest.approx(other, rel=1e-3, abs=1e-5))
+        assert line == pytest.approx(other, rel=rel, abs=1e-2 * rel)
     assert (run / "encoder.json").is_file()
 
 
