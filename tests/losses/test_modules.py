@@ -5,7 +5,10 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -192,3 +195,11 @@ def test_they_print_their_settings() -> None:
     learnt = dc.DebiasedInfoNCELoss(torch.nn.Parameter(torch.tensor(0.3)), torch.full((9,), 0.1), symmetric=True)
     assert "symmetric=True, temperature=0.3, tau_plus=tensor of (9,)" in repr(learnt)
     assert "\n" not in repr(learnt)
+
+
+@pytest.mark.parametrize("temperature", [1, np.float32(0.5), Fraction(1, 2)])
+@pytest.mark.parametrize("kernel", ["dense", "tiled"])
+def test_a_temperature_may_be_any_real_number(temperature: Any, kernel: Any) -> None:
+    z = torch.randn(2, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    found, wanted = (dc.DebiasedNTXentLoss(t, kernel=kernel)(*z) for t in (temperature, float(temperature)))
+    assert float(found) == pytest.approx(float(wanted), rel=1e-12)

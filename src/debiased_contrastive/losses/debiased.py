@@ -213,6 +213,7 @@ class EmbeddingLoss(DebiasedLoss):
         temperature = self.temperature if temperature is None else temperature
         used = self.tau_plus if tau_plus is None else tau_plus
         check_temperature(temperature, look=look)
+        temperature = temperature if isinstance(temperature, Tensor) else float(temperature)
         if not isinstance(used, AutoTauPlus):
             check_probabilities(used, look=look)
         check_choice("on_floor", self.on_floor, OnFloor)

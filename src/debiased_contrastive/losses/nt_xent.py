@@ -202,8 +202,7 @@ def _is_plain(views: dict[str, Tensor], share: Share, options: Options, told: _A
 
 def _plain_statistics(views: dict[str, Tensor], options: Options) -> Statistics:
     """What `_statistics` computes of such views, in a fraction of its steps."""
-    length = options.temperature**-0.5
-    assert isinstance(length, float)
+    length = float(options.temperature) ** -0.5
     z0, z1 = inputs.cast(views).values()
     positive, log_mean_unlabeled, present = log_mean_of_views(
         z0, z1, Absent(block=2), length=length, beta=options.beta, bound=options.bound
