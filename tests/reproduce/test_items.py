@@ -145,7 +145,7 @@ def test_the_list_names_everything_with_cost_and_results(
     out = capsys.readouterr().out
     assert all(f"{name:<15}  {load_item(name).title}\n" in out for name in NAMES)
     assert "small  1 of 55 done" in out
-    assert "a run takes 4 min on a core" in out
+    assert "a run takes 2 min on a core" in out
 
 
 @pytest.mark.parametrize(

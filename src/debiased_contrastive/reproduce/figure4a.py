@@ -29,7 +29,7 @@ class Grid(NamedTuple):
 
 WARM, COLD = 0.5, 0.1
 """The paper's temperature, and one at which the sizes of gradients differ between anchors."""
-_SMALL = Grid((32, 64, 128, 256), (0.05, 0.1, 0.2), (32, 64, 256), 256)
+_SMALL = Grid((32, 128, 256), (0.1, 0.2), (32, 256), 256)
 GRIDS: dict[ScaleName, Grid] = {
     "smoke": Grid((20, 40), (0.1, 0.2), (20,), 40),
     "small": _SMALL,
