@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any
 
 from debiased_contrastive.files import read_json
-from debiased_contrastive.reproduce.runner import Seeds, curve_points, read_results
+from debiased_contrastive.reproduce.results import Seeds, curve_points, read_results
 from figures.panel import Line, Panel, Row, row
 from studies.auto_tau_plus import read_worlds
 

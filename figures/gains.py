@@ -5,7 +5,7 @@ from statistics import fmean
 
 from debiased_contrastive.paper import SENTENCE_SCORES, published_number
 from debiased_contrastive.report.numbers import gap_closed, paired_differences
-from debiased_contrastive.reproduce.runner import Seeds, curve_points, read_percent, read_results
+from debiased_contrastive.reproduce.results import Seeds, curve_points, read_percent, read_results
 from figures.panel import Panel, Point, Row, row
 from studies.membership_rows import ROWS
 

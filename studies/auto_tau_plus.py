@@ -17,8 +17,9 @@ from debiased_contrastive.files import read_json
 from debiased_contrastive.losses.auto import CALLS_PER_LOOK, AutoTauPlus
 from debiased_contrastive.losses.info_nce import DebiasedInfoNCELoss
 from debiased_contrastive.report.numbers import markdown_table
-from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.reproduce.runner import Job
 from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
+from studies.command import Study, main
 
 TEMPERATURES = (0.5, 0.2, 0.1, 0.07)
 QUERIES, NEGATIVES, BATCHES = 256, 510, 40

@@ -29,9 +29,10 @@ from debiased_contrastive.prior.estimate import PriorEstimate, Scores
 from debiased_contrastive.prior.labels import frequency_prior
 from debiased_contrastive.prior.mixture import separability
 from debiased_contrastive.report.numbers import markdown_table
-from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.reproduce.runner import Job
 from debiased_contrastive.reproduce.simclr_measures import load_method
 from debiased_contrastive.runs import Run, finished_run
+from studies.command import Study, main
 from studies.priors import ITEMS, METHODS, PAIRS, list_estimates, show_estimate
 
 REPRESENTATIONS = ("pixels", "PCA", "features", "projections")

@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.report.numbers import markdown_table
-from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.reproduce.runner import Job
 from debiased_contrastive.reproduce.table3 import LABELS
 from debiased_contrastive.training.checkpoint import load_whole
+from studies.command import Study, main
 
 LOSSES = {"encoder": "contrast", "critic": "critics"}
 """What moves the encoder, by the name of its optimiser."""

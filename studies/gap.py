@@ -16,8 +16,10 @@ from typing import Any
 from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.images.settings import SimCLRObjective
 from debiased_contrastive.report.numbers import gap_closed, markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import measure
+from studies.command import Study, main
 
 LABELS = {
     "biased": "biased",

@@ -18,8 +18,9 @@ from typing import Any
 from debiased_contrastive.images.membership import ImageMembership
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.images.sources import read_probe_images, read_training_images
-from debiased_contrastive.reproduce.runner import Job, Study, main, settings_without_places
+from debiased_contrastive.reproduce.runner import Job, settings_without_places
 from debiased_contrastive.runs import Run
+from studies.command import Study, main
 from studies.membership_controls import train_regression, train_with_classifier
 from studies.membership_length import probe, probe_features, read_course
 from studies.membership_rows import BASES, ROWS, Row

@@ -26,8 +26,10 @@ from debiased_contrastive.images.presets import SIMCLR_PRESETS
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.images.sources import read_probe_images
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.runs import Run
+from studies.command import Study, main
 
 PROBES = {"linear": "linear_top1", "kNN": "knn", "mean classifier": "mean_classifier"}
 KINDS: tuple[Literal["biased", "unbiased"], ...] = ("biased", "unbiased")

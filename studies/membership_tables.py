@@ -15,7 +15,7 @@ from debiased_contrastive.report.numbers import (
     paired_differences,
 )
 from debiased_contrastive.report.plots import DEBIASED, INK, WIDTH, axes, own_style, svg_file
-from debiased_contrastive.reproduce.runner import read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
 from studies.membership_length import PROBES
 from studies.membership_rows import BASES, ROWS, TITLES
 

@@ -21,8 +21,9 @@ from debiased_contrastive.prior.estimate import PriorEstimate, Scores
 from debiased_contrastive.prior.labels import collision_prior
 from debiased_contrastive.prior.mixture import Method, mixture_prior
 from debiased_contrastive.report.numbers import markdown_table
-from debiased_contrastive.reproduce.runner import Job, Study, main
+from debiased_contrastive.reproduce.runner import Job
 from debiased_contrastive.theory.worlds import VonMisesFisherWorld, random_means
+from studies.command import Study, main
 
 CLASSES = (2, 5, 10, 20, 100)
 KAPPA = {2: 60.0, 5: 60.0, 10: 60.0, 20: 100.0, 100: 250.0}

@@ -15,9 +15,11 @@ from typing import Any
 
 from debiased_contrastive.objectives.checks import FloorName
 from debiased_contrastive.report.numbers import markdown_table
-from debiased_contrastive.reproduce.runner import Job, Study, grid, main, read_results
+from debiased_contrastive.reproduce.results import read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.runs import Run
 from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective
+from studies.command import Study, main
 
 FLOORS: tuple[FloorName, ...] = ("zero", "small", "relative", "biased")
 """The floors that are possible for raw products."""

@@ -21,7 +21,7 @@ from debiased_contrastive import paper
 from debiased_contrastive.report.analyses import markdown as theory_table
 from debiased_contrastive.report.numbers import mean_cell
 from debiased_contrastive.reproduce import table1, table2, table3
-from debiased_contrastive.reproduce.runner import read_results
+from debiased_contrastive.reproduce.results import read_results
 from figures.gains import force_share, gains
 from figures.panel import Point
 from studies import control_steps

@@ -11,7 +11,8 @@ import pytest
 from debiased_contrastive.cli.main import main
 from debiased_contrastive.reproduce.item import ENOUGH_SEEDS, Claim, Request, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
-from debiased_contrastive.reproduce.runner import read_results, row_name
+from debiased_contrastive.reproduce.results import read_results
+from debiased_contrastive.reproduce.runner import row_name
 from tests.cli.test_cli import error_of
 
 ROWS = {
@@ -160,6 +161,7 @@ def test_the_list_names_everything_with_cost_and_results(
         ("figure4b --first-step", "figure4b at --scale small needs STL10: pass --data DIR or set DEBIASED_DATA"),
         ("figure2 --frames 9", "leave out --frames: it is for table3"),
         ("figure2 --task-data .", "leave out --task-data: it is for table2"),
+        ("figure2 --scale smoke --data .", "leave out --data: --scale smoke takes what is in the package"),
         ("table3 --epochs 9", "leave out --epochs: table3 has no such thing"),
         (
             "table3 --scale smoke --frames 99",

@@ -19,9 +19,11 @@ from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.images.settings import ImageTraining
 from debiased_contrastive.reproduce.item import Request
 from debiased_contrastive.reproduce.names import NAMES, load_item
-from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, main, means_by_part, shorten, take_share
+from debiased_contrastive.reproduce.results import means_by_part, shorten
+from debiased_contrastive.reproduce.runner import Job, choose_rows, fill
 from debiased_contrastive.runs import Run
 from studies import gap
+from studies.command import main, take_share
 from tests.reproduce.work import curve, double
 from tests.studies.test_gap import tiny
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from debiased_contrastive.prior import mixture
-from debiased_contrastive.reproduce.runner import main
 from studies import priors
+from studies.command import main
 
 
 def test_worlds_are_compared_once_and_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,8 @@ def reproduce(command: Reproduce) -> None:
     _refuse_idle_flags(command)
     item = load_item(command.item)
     folder, scale = item.folder(command.out, command.scale), item.scales[command.scale]
+    if command.data is not None and not scale.data:
+        raise ValueError(f"leave out --data: --scale {command.scale} takes what is in the package")
     request = _request(command, command.scale, scale)
     jobs = choose_rows(item.jobs(request), command.rows or None)
     if command.first_step:

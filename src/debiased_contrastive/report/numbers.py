@@ -119,10 +119,14 @@ def mean_cell(values: Sequence[float], sign: str = "") -> str:
 
     >>> mean_cell([70.0, 72.0]), mean_cell([1.0], "+"), mean_cell([])
     ('71.0 ± 12.7', '+1.0', '-')
+    >>> mean_cell([-0.01], "+")
+    '+0.0'
     """
     if not values:
         return "-"
     mean, half_width = mean_and_interval(list(values))
+    # A rounded zero has no sign: -0.0 + 0.0 is 0.0.
+    mean = round(mean, 1) + 0.0
     return f"{mean:{sign}.1f} ± {half_width:.1f}" if len(values) > 1 else f"{mean:{sign}.1f}"
 
 

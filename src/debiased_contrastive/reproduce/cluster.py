@@ -7,6 +7,7 @@ shared folder they begin anew. Results are sent back, and written by whoever ask
 import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,24 @@ def run_on_cluster(address: str, jobs: Sequence[Job], runs: Path, watch: Watch) 
                 return
 
 
-def _connect(address: str) -> Any:
+@contextmanager
+def _connect(address: str) -> Iterator[Any]:
+    """A client of the scheduler there, or of a cluster here that ends with it."""
     if local := re.fullmatch(r"local:(\d+)", address):
-        cluster = dask.LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None)
-        return dask.Client(cluster)
+        with (
+            dask.LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None) as cluster,
+            dask.Client(cluster) as client,
+        ):
+            yield client
+        return
     try:
-        return dask.Client(address, timeout=PATIENCE)
+        client = dask.Client(address, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise ValueError(
             f"no Dask scheduler answers at {address} ({' '.join(str(error).split())}): start one, or use local:K"
         ) from None
+    with client:
+        yield client
 
 
 def _wait(futures: list[Any]) -> set[Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce import figure2
 from debiased_contrastive.reproduce.item import Claim
-from debiased_contrastive.reproduce.runner import read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
 from debiased_contrastive.reproduce.simclr_rows import percent
 
 KEYS = {

@@ -7,7 +7,8 @@ from statistics import fmean
 
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.reproduce.item import Claim, Item, Request, with_request
-from debiased_contrastive.reproduce.runner import Job, grid, read_results
+from debiased_contrastive.reproduce.results import read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import (
     LEGEND,
     SMALL,

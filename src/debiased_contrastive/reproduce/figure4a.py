@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import mean_and_interval
 from debiased_contrastive.reproduce.item import Claim, Item, Request, ScaleName, with_request
-from debiased_contrastive.reproduce.runner import Job, grid, read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import LEGEND, SCALES, measure, percent, probe_table, with_objective
 
 

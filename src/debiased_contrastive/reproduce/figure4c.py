@@ -12,7 +12,8 @@ from statistics import fmean
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import mean_and_interval
 from debiased_contrastive.reproduce.item import Claim, Item, Request, with_request
-from debiased_contrastive.reproduce.runner import Job, Seeds, grid, read_percent, read_results
+from debiased_contrastive.reproduce.results import Seeds, read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import LEGEND, SCALES, measure, percent, probe_table, with_objective
 
 POSITIVES = (1, 2, 4, 8)

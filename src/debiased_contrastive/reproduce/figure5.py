@@ -7,7 +7,7 @@ from pathlib import Path
 from debiased_contrastive.report.numbers import markdown_table, mean_cell
 from debiased_contrastive.reproduce import figure2
 from debiased_contrastive.reproduce.item import Claim
-from debiased_contrastive.reproduce.runner import read_results
+from debiased_contrastive.reproduce.results import read_results
 from debiased_contrastive.reproduce.simclr_rows import percent
 
 MEASURES = {"cosine within a class": "within", "cosine between classes": "between", "uniformity": "uniformity"}

@@ -13,7 +13,8 @@ from debiased_contrastive.images.settings import Data, SimCLRSettings
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce import simclr_rows
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale, with_request
-from debiased_contrastive.reproduce.runner import Job, grid, read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import percent, with_objective
 from debiased_contrastive.runs import Run
 

@@ -7,7 +7,8 @@ from typing import Any, Literal, TypeAlias
 
 from debiased_contrastive.files import write_atomically
 from debiased_contrastive.report.numbers import align_tables, count, mean_and_interval, paired_differences
-from debiased_contrastive.reproduce.runner import Job, Seeds, read_results
+from debiased_contrastive.reproduce.results import Seeds, read_results
+from debiased_contrastive.reproduce.runner import Job
 
 ScaleName: TypeAlias = Literal["smoke", "small", "paper"]
 ENOUGH_SEEDS = 5

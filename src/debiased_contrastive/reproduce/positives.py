@@ -13,7 +13,8 @@ from statistics import fmean
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.item import Claim, Item, Request, with_request
-from debiased_contrastive.reproduce.runner import Job, grid, read_percent, read_results
+from debiased_contrastive.reproduce.results import read_percent, read_results
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import SCALES, measure, percent, with_objective
 
 SMALLEST = (0.08, 0.2, 0.5)

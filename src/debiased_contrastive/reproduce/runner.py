@@ -3,25 +3,19 @@
 Files that exist are skipped, and a training that was cut off is resumed. Torch is loaded when a job is made.
 """
 
-import argparse
 import json
-import math
 import re
-import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
-from importlib import import_module
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from debiased_contrastive.domain import find_domain
 from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.files import read_json, write_atomically
-from debiased_contrastive.report.records import measure_run, read_records
 from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
 from debiased_contrastive.training.settings import as_json
 
@@ -29,10 +23,6 @@ if TYPE_CHECKING:
     from debiased_contrastive.training.loop import Update
 
 Item = TypeVar("Item")
-Curve: TypeAlias = Sequence[Mapping[str, Any]]
-"""Lines that a training logged."""
-Seeds: TypeAlias = dict[int, dict[str, Any]]
-"""The results of one row, by seed."""
 At: TypeAlias = Callable[[int, int, str], None]
 """Called with the steps that are done, all steps, and a few words."""
 
@@ -155,21 +145,6 @@ class _Unseen:
         pass
 
 
-@dataclass(frozen=True)
-class Study:
-    """Jobs and the tables of their results: a question of our own."""
-
-    jobs: Callable[[argparse.Namespace], Iterable[Job]]
-    tables: Sequence[Callable[[Path], str]]
-    """From a folder of results to Markdown, empty where there is nothing to show."""
-    plot: Callable[[Path], Mapping[str, str]] = lambda _folder: {}
-    """From a folder of results to plots by their names."""
-    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Further flags, as argparse takes them."""
-    seeds: int = 0
-    """Number of seeds if none is given; 0 for a study without seeds."""
-
-
 def grid(rows: Mapping[str, Any], seeds: int, domain: str, measure: Callable[..., Any]) -> Iterator[Job]:
     """A job for each row and seed; all rows of a seed first, so that some seeds already make a table."""
     for seed in range(seeds):
@@ -221,43 +196,6 @@ def fill(
     return failures
 
 
-def main(module: str, words: Sequence[str] | None = None) -> None:
-    """Run what is missing of the study of a module, or print its tables; bad input is one line and exit code 2."""
-    name, loaded = module.rpartition(".")[2], import_module(module)
-    study: Study = loaded.STUDY
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument(
-        "--tables", type=Path, metavar="DIR", help="Only print the tables of the results in this folder."
-    )
-    parser = argparse.ArgumentParser(
-        name, description=loaded.__doc__, parents=[first], formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="The folder of the results.")
-    parser.add_argument("--runs", type=Path, default=Path("build") / name, help="The folder of the trainings.")
-    parser.add_argument("--rows", nargs="+", metavar="NAME", help="Run only these rows.")
-    parser.add_argument(
-        "--share", default="0/1", metavar="K/N", help="Run every N-th job from the K-th on; K counts from 0."
-    )
-    parser.add_argument("--workers", type=int, default=1, help="Number of processes, of one thread each.")
-    if study.seeds:
-        parser.add_argument("--seeds", type=int, default=study.seeds, help="Number of seeds.")
-    for flag, options in study.flags.items():
-        parser.add_argument(f"--{flag}", **options)
-    try:
-        # Tables need none of the flags that jobs require.
-        if folder := first.parse_known_args(words)[0].tables:
-            print("\n".join(filter(None, (table(folder) for table in study.tables))), end="")
-            for what, picture in study.plot(folder).items():
-                write_atomically(folder / f"{what}.svg", picture)
-            return
-        arguments = parser.parse_args(words)
-        jobs = take_share(choose_rows(study.jobs(arguments), arguments.rows), arguments.share)
-        if fill(jobs, arguments.out, arguments.runs, workers=arguments.workers):
-            sys.exit(1)
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{name}: {error}\n")
-
-
 def choose_rows(jobs: Iterable[Job], rows: Sequence[str] | None) -> list[Job]:
     """The jobs whose names, without folder and seed, are among these; all of them if None."""
     named = [(row_name(job), job) for job in jobs]
@@ -272,18 +210,6 @@ def row_name(job: Job) -> str:
     return re.sub(r"-seed\d+$", "", Path(job.name).name)
 
 
-def take_share(items: Iterable[Item], share: str) -> list[Item]:
-    """The items of one process among several: for `1/3` the second, the fifth and so on.
-
-    >>> take_share("abcd", "1/3")
-    ['b']
-    """
-    match = re.fullmatch(r"(\d+)/(\d+)", share)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise ValueError(f"--share must be K/N with K from 0 to N - 1; got {share}")
-    return list(items)[int(match[1]) :: int(match[2])]
-
-
 def settings_without_places(settings: Any) -> dict[str, Any]:
     """The settings without the folders of the data, which are of no use to others."""
     content = as_json(settings)
@@ -292,60 +218,3 @@ def settings_without_places(settings: Any) -> dict[str, Any]:
     if "text" in content:
         content["text"] = {key: value for key, value in content["text"].items() if key not in ("path", "cache")}
     return content
-
-
-def read_measures(run: Run) -> dict[str, float]:
-    """The numbers of a run that was trained and evaluated, as a report has them."""
-    (record,), _ = read_records([run])
-    return measure_run(record, find_domain(DOMAINS, run.domain))
-
-
-def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:
-    """The results in a folder by row and seed; rows of these names must be there."""
-    found: dict[str, Seeds] = {}
-    for path in sorted(folder.glob("*.json")):
-        match = re.fullmatch(r"(.+)-seed(\d+)", path.stem)
-        if match is None:
-            raise ValueError(f"{path} must be named SETTING-seedN.json, as the runner names it")
-        found.setdefault(match[1], {})[int(match[2])] = read_json(path)
-    if not set(needed) <= set(found):
-        raise ValueError(f"{folder} must hold {' and '.join(needed)} runs to compare with; got {list(found)}")
-    return found
-
-
-def read_percent(runs: Seeds, key: str) -> dict[int, float]:
-    """A measure of each seed that has it, in percent."""
-    return {seed: 100 * float(run["measures"][key]) for seed, run in runs.items() if key in run["measures"]}
-
-
-def shorten(curve: Curve, keys: Sequence[str], points: int) -> list[dict[str, Any]]:
-    """At most so many lines of a curve, always with the last; only these keys, rounded to five digits."""
-    every = max(1, -(-len(curve) // points))
-    lines = [line for place, line in enumerate(curve, 1) if place % every == 0 or place == len(curve)]
-    return [{key: _round(line[key]) for key in keys if key in line} for line in lines]
-
-
-def _round(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_round(one) for one in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def curve_points(curve: Curve, key: str) -> list[tuple[int, float]]:
-    """Steps and values of the lines that hold the key."""
-    return [(int(line["step"]), float(line[key])) for line in curve if key in line]
-
-
-def means_by_part(curve: Curve, key: str, parts: int) -> list[float]:
-    """The mean in each of so many equal parts of a training, NaN where a part logged nothing."""
-    found: list[list[float]] = [[] for _ in range(parts)]
-    for step, value in curve_points(curve, key):
-        found[min(parts - 1, parts * (step - 1) // int(curve[-1]["step"]))].append(value)
-    return [fmean(part) if part else math.nan for part in found]
-
-
-def cells_by_part(runs: Seeds, key: str, parts: int, form: str) -> list[str]:
-    """Cells of a table: the mean over seeds in each part of a training, a dash where nothing was logged."""
-    by_run = [means_by_part(run["course"], key, parts) for run in runs.values()]
-    means = [fmean(part) for part in zip(*by_run, strict=True)]
-    return ["-" if math.isnan(mean) else form.format(mean) for mean in means]

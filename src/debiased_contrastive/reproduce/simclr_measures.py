@@ -16,7 +16,7 @@ from debiased_contrastive.images.networks import make_method
 from debiased_contrastive.images.simclr import QueueSimCLR, SimCLR
 from debiased_contrastive.images.sources import read_probe_images
 from debiased_contrastive.numerics import make_generator
-from debiased_contrastive.reproduce.runner import read_measures
+from debiased_contrastive.reproduce.results import read_measures
 from debiased_contrastive.runs import TSNE, Run
 from debiased_contrastive.training.checkpoint import latest_checkpoint
 

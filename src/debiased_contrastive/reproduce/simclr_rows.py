@@ -10,7 +10,7 @@ from debiased_contrastive.images.presets import SIMCLR_PRESETS
 from debiased_contrastive.images.settings import SimCLRSettings
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
 from debiased_contrastive.reproduce.item import Scale
-from debiased_contrastive.reproduce.runner import Seeds, read_percent, read_results
+from debiased_contrastive.reproduce.results import Seeds, read_percent, read_results
 from debiased_contrastive.runs import Run
 
 PROBES = {

@@ -17,9 +17,16 @@ from debiased_contrastive.images.presets import CMC_PRESETS
 from debiased_contrastive.images.settings import CMCSettings
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce import runner
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale
-from debiased_contrastive.reproduce.runner import Job, grid, read_percent, read_results
+from debiased_contrastive.reproduce.results import (
+    cells_by_part,
+    curve_points,
+    read_measures,
+    read_percent,
+    read_results,
+    shorten,
+)
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.reproduce.simclr_rows import percent
 from debiased_contrastive.runs import Run
 
@@ -77,8 +84,8 @@ def measure(_settings: Any, run: Run, _images: object, *, official: bool = False
     from debiased_contrastive.images.evaluate import evaluate
 
     evaluate(run, official=official, draw_map=False)
-    curve = runner.shorten(list(run.metrics()), LOGGED, CURVE_LINES)
-    return {"measures": runner.read_measures(run), "course": curve}
+    curve = shorten(list(run.metrics()), LOGGED, CURVE_LINES)
+    return {"measures": read_measures(run), "course": curve}
 
 
 def markdown(folder: Path) -> str:
@@ -108,7 +115,7 @@ def floors_markdown(folder: Path) -> str:
         label, change = ROWS[name]
         for key in ("tau_cap_median", "tau_cap_low") if change["kind"] == "biased" else ("floored",):
             form = "{:.1%}" if key == "floored" else "{:.3f}"
-            lines.append([f"{label}: {key}", *runner.cells_by_part(results[name], key, 5, form)])
+            lines.append([f"{label}: {key}", *cells_by_part(results[name], key, 5, form)])
     return markdown_table(["", *(f"{20 * k} %" for k in range(1, 6))], lines)
 
 
@@ -120,7 +127,7 @@ def thirds_markdown(folder: Path) -> str:
         for run in results[name].values():
             epochs = run["settings"]["training"]["epochs"]
             epoch = run["course"][-1]["step"] / epochs
-            for step, loss in runner.curve_points(run["course"], "loss"):
+            for step, loss in curve_points(run["course"], "loss"):
                 if 2 * step > epochs * epoch:
                     thirds[int(3 * ((step - 1) % epoch) / epoch)].append(loss)
         lines.append(

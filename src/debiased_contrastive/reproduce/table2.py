@@ -12,9 +12,9 @@ from typing import Any
 
 from debiased_contrastive.paper import SENTENCE_SCORES, SENTENCE_TASKS
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce import runner
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale
-from debiased_contrastive.reproduce.runner import Job, Seeds, grid, read_results
+from debiased_contrastive.reproduce.results import Seeds, cells_by_part, read_results
+from debiased_contrastive.reproduce.runner import Job, grid, settings_without_places
 from debiased_contrastive.runs import Run
 from debiased_contrastive.text.settings import TEXT_PRESETS, TextObjective, TextSettings, TowerName, with_corpus
 
@@ -100,7 +100,7 @@ def measure_untrained(settings: TextSettings, tasks: Path | None) -> dict[str, A
     method = make_method(settings, corpus.tokenizer.get_vocab_size())
     encode = SentenceEncoder(method, corpus.tokenizer, settings.text.longest).encode
     scores = {score.name: score.as_json() for score in evaluate_sentences(encode, _read_tasks(tasks))}
-    content = runner.settings_without_places(settings)
+    content = settings_without_places(settings)
     return {"settings": content, "trained": False, "sentences": len(corpus), "tasks": scores}
 
 
@@ -133,8 +133,8 @@ def course_markdown(folder: Path) -> str:
     """Share of the pairs on the floor in each tenth of the training, and tau_cap in the last."""
     results, lines = read_results(folder, "biased"), []
     for name in filter(results.__contains__, ("tau-0.005", "tau-0.01")):
-        shares = [cell.rstrip("%") for cell in runner.cells_by_part(results[name], "floored", 10, "{:.2%}")]
-        *_, cap = runner.cells_by_part(results[name], "tau_cap_median", 10, "{:.2f}")
+        shares = [cell.rstrip("%") for cell in cells_by_part(results[name], "floored", 10, "{:.2%}")]
+        *_, cap = cells_by_part(results[name], "tau_cap_median", 10, "{:.2f}")
         lines.append([LABELS[name], *shares, cap])
     return markdown_table(["floored, %", *(f"{10 * k} %" for k in range(1, 11)), "tau_cap at the end"], lines)
 

@@ -17,9 +17,9 @@ from debiased_contrastive.control.settings import (
 )
 from debiased_contrastive.paper import published_number
 from debiased_contrastive.report.numbers import markdown_table, mean_cell, paired_differences
-from debiased_contrastive.reproduce import runner
 from debiased_contrastive.reproduce.item import Claim, Item, Request, Scale
-from debiased_contrastive.reproduce.runner import Job, Seeds, grid, read_results
+from debiased_contrastive.reproduce.results import Seeds, cells_by_part, curve_points, read_results, shorten
+from debiased_contrastive.reproduce.runner import Job, grid
 from debiased_contrastive.runs import Run
 
 SMALL = CONTROL_PRESETS["curl"].settings
@@ -78,7 +78,7 @@ def for_task(base: ControlSettings, task: str, frames: int) -> ControlSettings:
 def measure(_settings: ControlSettings, run: Run, _data: None) -> dict[str, Any]:
     """The curves; means are over the steps since the previous line of the log."""
     lines = [line for line in run.metrics() if line["step"] % CURVE_STEPS == 0 or "return" in line]
-    return {"course": runner.shorten(lines, LOGGED, points=len(lines))}
+    return {"course": shorten(lines, LOGGED, points=len(lines))}
 
 
 def returns_markdown(folder: Path) -> str:
@@ -105,7 +105,7 @@ def floors_markdown(folder: Path) -> str:
     """Contrastive loss, share of the queries on the floor and tau_cap, in each fifth of the training."""
     forms = {"contrast_loss": "{:.2f}", "floored": "{:.1%}", "tau_cap_median": "{:.1e}"}
     lines = [
-        [f"{LABELS[name]}: {key}", *runner.cells_by_part(runs, key, 5, form)]
+        [f"{LABELS[name]}: {key}", *cells_by_part(runs, key, 5, form)]
         for name, runs in _results(folder).items()
         for key, form in forms.items()
         if name != "none"
@@ -139,7 +139,7 @@ def _plot(folder: Path, key: str, what: str) -> str:
     with own_style():
         ax = axes(6.4, 3.6)
         for name, runs in _results(folder).items():
-            curves = [dict(runner.curve_points(run["course"], key)) for run in runs.values()]
+            curves = [dict(curve_points(run["course"], key)) for run in runs.values()]
             places = sorted(set.intersection(*map(set, curves)))
             if not places:
                 continue
@@ -175,7 +175,7 @@ def _jobs(request: Request) -> Iterator[Job]:
 
 
 def _final_return(run: Mapping[str, Any]) -> float:
-    return runner.curve_points(run["course"], "return")[-1][1]
+    return curve_points(run["course"], "return")[-1][1]
 
 
 ITEM = Item(
