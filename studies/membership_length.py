@@ -140,7 +140,7 @@ def markdown(folder: Path) -> str:
             "CIFAR10, five classes" if setting.data == "cifar10" else "Fashion-MNIST, 5,000",
             *map(str, (setting.width, setting.batch, setting.temperature, setting.epochs)),
             *(mean_cell(list(read_percent(biased, key).values())) for key in PROBES.values()),
-            f"{fmean(map(gain_in_last_third, biased.values())):+.1f}",
+            mean_cell([fmean(map(gain_in_last_third, biased.values()))], "+"),
             *gaps,
             str(len(biased)),
         ])  # fmt: skip
