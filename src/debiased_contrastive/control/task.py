@@ -135,7 +135,10 @@ def _import_suite() -> Any:
     try:
         from dm_control import suite
     except ModuleNotFoundError as error:
-        raise ValueError(f"{error.name} is missing: pip install 'debiased-contrastive[control]'") from None
+        raise ValueError(
+            f"{error.name} is missing: pip install 'debiased-contrastive[control]' with Python before 3.13, "
+            "for which the control suite has no wheel"
+        ) from None
     except (ImportError, RuntimeError, AttributeError) as error:
         raise ValueError(_rendering_problem(error)) from None
     return suite
