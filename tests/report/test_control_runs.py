@@ -72,7 +72,7 @@ def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
     assert "Return is what an episode gains" in text
     assert "Biased reaches 410 ± 25." in text
     assert "Without contrast loses 100 ± 0 points against biased" in text
-    assert "M = 2 gains 40 ± 0 points" in text
+    assert "M = 2) gains 40 ± 0 points" in text
     assert "410 ± 25" in text
     assert "41000" not in text
     assert "likely 800000 frames" in text

@@ -46,7 +46,7 @@ def test_a_small_demonstration(
     # It evaluates by itself, so it asks nobody to.
     assert "next: debiased evaluate" not in said.err
     page = (tmp_path / "demo/report.html").read_text()
-    assert "Which novel is this sentence of?" in page
+    assert "Which novel is this sentence from?" in page
     evaluation = (tmp_path / "demo/debiased-seed0/evaluation.json").read_text()
     assert '"linear"' in evaluation
     # Again: nothing is trained anew.

@@ -85,7 +85,7 @@ def render_report(
         "embeddings": [metric for metric in EMBEDDINGS if any(metric.key in row.measures for row in rows)],
         "curves": _draw_curves(lines, present),
         "legend": [(look, row.label) for row, look in lines],
-        "speed": _describe_speed(rows, present),
+        "curves_note": _describe_curves(rows, present),
         "clouds": [
             Figure(plots.plot_cloud(cloud, name=f"cloud{place}", label=row.label), f"Seed {seed}.", row.label)
             for place, (row, cloud, seed) in enumerate(clouds)
@@ -134,15 +134,14 @@ def _column(metric: Metric, unit: bool = False) -> tuple[str, str]:
 
 def _draw_intervals(lines: Lines, results: Sequence[Metric]) -> list[Figure]:
     """A picture for each quantity."""
-    caption = "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."
     measured = [(row, look) for row, look in lines if row.main.key in row.measures]
-    figures = []
-    for quantity in dict.fromkeys(metric.quantity for metric in results):
-        if chosen := [(row, look) for row, look in measured if row.main.quantity == quantity]:
-            svg, has_paper = plots.plot_intervals(f"intervals-{quantity}", *zip(*chosen, strict=True))
-            paper = " Open diamonds are the paper's numbers." if has_paper else ""
-            figures.append(Figure(svg, caption + paper))
-    return figures
+    quantities = dict.fromkeys(metric.quantity for metric in results)
+    chosen = {name: [line for line in measured if line[0].main.quantity == name] for name in quantities}
+    return [
+        Figure(*plots.plot_intervals(f"intervals-{name}", *zip(*some, strict=True)))
+        for name, some in chosen.items()
+        if some
+    ]
 
 
 def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> list[Figure]:
@@ -157,8 +156,11 @@ def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> list[Figure]:
     return figures
 
 
-def _describe_speed(rows: Sequence[Row], domains: Sequence[Domain]) -> str:
-    sentences = []
+def _describe_curves(rows: Sequence[Row], domains: Sequence[Domain]) -> str:
+    """What lines and bands are, where there are several seeds, and how fast the runs were."""
+    several = any(row.seeds > 1 for row in rows)
+    bands = "Lines are means over seeds, bands reach from the smallest seed to the largest."
+    sentences = [bands] if several else []
     for unit in dict.fromkeys(domain.unit for domain in domains):
         key = f"{unit}_per_second"
         speeds = [f"{row.label}: {decimal(row.measures[key].mean, 0)}" for row in rows if key in row.measures]
@@ -222,11 +224,15 @@ def _origin(rows: Sequence[Row], left_out: Sequence[str]) -> dict[str, Any]:
 
 def _table_of_differences(rows: Sequence[Row]) -> list[TextTable]:
     keys = groups.differing_keys([row.settings for row in rows])
-    body = []
+    is_upright = len(keys) > len(rows)
+    cells = [["Setting" if is_upright else "Objective", *keys]]
     for row in rows:
         settings = groups.row_settings(row.settings)
-        body.append([row.label, *(plain(settings[key]) if key in settings else DASH for key in keys)])
-    return [("Settings that differ", [("Objective", ""), *((key, "") for key in keys)], body)] if keys else []
+        cells.append([row.label, *(plain(settings[key]) if key in settings else DASH for key in keys)])
+    if is_upright:
+        # A page has more room downwards than across.
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    return [("Settings that differ", [(name, "") for name in cells[0]], cells[1:])] if keys else []
 
 
 def _table_of_values(caption: str, what: str, values: dict[str, Any]) -> list[TextTable]:
