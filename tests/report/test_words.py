@@ -107,7 +107,7 @@ def test_the_headline_where_the_gap_is_noise_or_nobody_knows_it(tmp_path: Path) 
     )
     more = headline(tmp_path / "e", biased=[0.70], debiased=[0.76], unbiased=[0.75])
     assert more.endswith("debiased (τ⁺ = 0.1) wins back all of it and more (120 %).")
-    assert headline(tmp_path / "d", debiased=[0.72]) == "Debiased (τ⁺ = 0.1) reaches 72.0 %."
+    assert headline(tmp_path / "d", debiased=[0.72]) == "Debiased (τ⁺ = 0.1) reaches an accuracy of 72.0 %."
 
 
 def test_many_rows_get_one_sentence(tmp_path: Path) -> None:

@@ -69,13 +69,17 @@ def render_report(
     results = groups.result_metrics(rows, domains)
     heading, caption = results_heading(results) if results else ("Accuracy", "")
     clouds = _choose_clouds(rows)
+    opening, curves = _draw_intervals(lines, results), _draw_curves(lines, present)
+    if len(rows) == 1 and rows[0].main.key in curves:
+        # A single dot compares nothing: the course of that number says more.
+        opening = [curves.pop(rows[0].main.key)]
     summary = summarise(rows)
     report = {
         "rows": lines,
         "results": results,
         "heading": heading,
         "caption": caption,
-        "opening": _draw_intervals(lines, results),
+        "opening": opening,
         "meaning": meaning,
         "findings": summary.findings,
         "notes": notes_on_results(rows, results, present),
@@ -83,7 +87,7 @@ def render_report(
         "has_paper": any(row.paper is not None for row in rows),
         "published": [domain.published_table for domain in present if domain.published_table],
         "embeddings": [metric for metric in EMBEDDINGS if any(metric.key in row.measures for row in rows)],
-        "curves": _draw_curves(lines, present),
+        "curves": list(curves.values()),
         "legend": [(look, row.label) for row, look in lines],
         "curves_note": _describe_curves(rows, present),
         "clouds": [
@@ -144,15 +148,16 @@ def _draw_intervals(lines: Lines, results: Sequence[Metric]) -> list[Figure]:
     ]
 
 
-def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> list[Figure]:
-    figures = []
+def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> dict[str, Figure]:
+    """A picture for each logged number, by its key."""
+    figures = {}
     metrics = {metric.key: metric for domain in domains for metric in domain.curves} | {FLOORED.key: FLOORED}
     for metric in metrics.values():
         # Not every domain knows epochs, so each picture has the axis of those that are in it.
         axis = plots.time_axis((record for row, _ in lines for record in row.records), metric.key)
         means = ((row.label, plots.mean_curve(row.records, metric.key, axis), look) for row, look in lines)
         if curves := [(label, curve, look) for label, curve, look in means if curve]:
-            figures.append(Figure(plots.plot_curves(curves, metric, axis), metric.meaning, metric.heading))
+            figures[metric.key] = Figure(plots.plot_curves(curves, metric, axis), metric.meaning, metric.heading)
     return figures
 
 

@@ -124,7 +124,7 @@ def _headline(rows: Sequence[Row]) -> str:
         return f"{count(len(frames), 'comparison')} of objectives, whose numbers are below."
     biased, unbiased = (next((row for row in rows if row.kind == kind), None) for kind in ("biased", "unbiased"))
     if biased is None:
-        return f"{' '.join(f'{_subject(row)} reaches {_level(row)}.' for row in rows[:MAX_SENTENCES])}"
+        return " ".join(map(_describe_level, rows[:MAX_SENTENCES]))
     debiased = [row for row in rows if row.kind == "debiased"]
     if unbiased is None or unbiased.gain_on(biased).mean <= 0:
         best = max(debiased, key=_mean, default=None)
@@ -136,6 +136,11 @@ def _headline(rows: Sequence[Row]) -> str:
     points = _points(unbiased.gain_on(biased), biased.main)
     cost = f"Sampling bias costs {points} of {biased.main.quantity} here"
     return f"{cost}; {', '.join(wins)}." if wins else f"{cost}."
+
+
+def _describe_level(row: Row) -> str:
+    quantity = row.main.quantity
+    return f"{_subject(row)} reaches {'an' if quantity[0] in 'aeiou' else 'a'} {quantity} of {_level(row)}."
 
 
 def _win(row: Row) -> str:
