@@ -138,6 +138,7 @@ def test_a_row_alone_opens_with_its_course(tmp_path: Path) -> None:
     assert "reaches a return of 410." in opening
     assert 'aria-label="Return by step.' in opening
     assert "Each dot" not in opening
+    assert "differences may be chance" not in opening
     assert 'aria-label="Return by step.' not in rest
     both = page([*alone, control_run(tmp_path / "b", 400, "biased", judged=400.0)], title="Two agents")
     assert 'aria-label="Return: ' in both.split('<section id="results">')[0]

@@ -54,7 +54,7 @@ def summarise(rows: Sequence[Row]) -> Summary:
         findings.append(
             f"For {count(alone, 'row')} there is no biased run that agrees in all else, so no gain is known."
         )
-    if min(counts) == 1:
+    if min(counts) == 1 and len(measured) > 1:
         findings.append("Rows with a single seed have no interval: their differences may be chance.")
     return Summary(_headline(measured), f"{_describe_training(rows)} {how}.", " ".join(findings))
 
