@@ -281,7 +281,7 @@ MUTANTS = [
     fault("training/weights.py", "if file_digest(folder / name) != expected:", "if not (folder / name).exists():", "exchanged words of a vocabulary", "text_files.py"),
     fault("training/checkpoint.py", "        check_is_file(path)\n        state", "        state", "a folder is read as a checkpoint", "checkpoints.py::test_what_is_no_checkpoint_is_passed_over_with_a_line[folder]"),
     Mutant("report/page.py", "        autoescape=True,", "        autoescape=False,", "names of a run are markup", ("tests/report/test_page.py",)),
-    Mutant("report/groups.py", "if cost.mean <= 0 or cost.mean <= cost.half_width:", "if cost.mean <= 0:", "a share of what may be chance", ("tests/report/test_groups.py",)),
+    Mutant("report/groups.py", "return cost.mean > 0 and not cost.mean <= cost.half_width", "return cost.mean > 0", "a share of what may be chance", ("tests/report/test_groups.py",)),
     Mutant("runs.py", 'settings.pop("domain", None)', "pass", "runs that name their domain are no seeds of those that do not", ("tests/test_domain.py",)),
     fault("report/records.py", "settings = _unicode(run.settings)", "settings = run.settings", "a page that cannot be written", "damaged_files.py::test_wrong_types_anywhere_leave_a_page"),
     fault("cli/terminal.py", "codecs.register_error(_REPLACE, _replace_letters)", 'codecs.register_error(_REPLACE, codecs.lookup_error("strict"))', "an ASCII terminal ends the work", "terminals.py"),

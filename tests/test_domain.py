@@ -46,7 +46,7 @@ def test_runs_of_an_unknown_domain_show_whatever_can_be_read(tmp_path: Path) -> 
     text = outline.text.replace("\N{NO-BREAK SPACE}", " ")
     for words in (
         "3 settings of contrastive training on sound <loud> for 40 epochs, 2 seeds each.",
-        "songs.top1: as its evaluation calls it.",
+        "songs.top1 and pitch: as its evaluation calls it.",
         "Result, mean ± 95 % interval over seeds",
         "Sampling bias costs 0.050 ± 0.000 points here",
         "Alignment",

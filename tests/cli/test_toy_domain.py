@@ -57,6 +57,7 @@ def test_it_is_trained_killed_resumed_judged_and_reported(
     capsys.readouterr()
     assert "is not trained yet" in error_of(["evaluate", str(killed)], capsys, EVERY)
     main(["resume", str(killed), "--quiet"], EVERY)
+    assert f"trained; next: debiased evaluate {killed}" in capsys.readouterr().err
     assert lines(killed) == lines(whole), "bit for bit"
 
     capsys.readouterr()

@@ -72,7 +72,7 @@ def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
     assert "Return is what an episode gains" in text
     assert "Biased reaches 410 ± 25." in text
     assert "Without contrast loses 100 ± 0 points against biased" in text
-    assert "M = 2 gains 40 ± 0 points" in text
+    assert "M = 2) gains 40 ± 0 points" in text
     assert "410 ± 25" in text
     assert "41000" not in text
     assert "likely 800000 frames" in text
@@ -129,3 +129,16 @@ def test_strips_are_in_the_page(tmp_path: Path) -> None:
     whole = page([run], title="Agents")
     assert "What agents do" in whole
     assert '<img src="data:image/png;base64,' in whole
+
+
+def test_a_row_alone_opens_with_its_course(tmp_path: Path) -> None:
+    alone = [control_run(tmp_path / "d", 400, "debiased", judged=410.0)]
+    content = page(alone, title="One agent")
+    opening, rest = content.split('<section id="results">')
+    assert "reaches a return of 410." in opening
+    assert 'aria-label="Return by step.' in opening
+    assert "Each dot" not in opening
+    assert "differences may be chance" not in opening
+    assert 'aria-label="Return by step.' not in rest
+    both = page([*alone, control_run(tmp_path / "b", 400, "biased", judged=400.0)], title="Two agents")
+    assert 'aria-label="Return: ' in both.split('<section id="results">')[0]

@@ -6,14 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 import debiased_contrastive.report.plots as plots
 from debiased_contrastive.domains import DOMAINS
+from debiased_contrastive.images.domain import FEW_SHOT
 from debiased_contrastive.report.numbers import DASH
-from debiased_contrastive.report.page import write_report
+from debiased_contrastive.report.page import render_report, write_report
 from debiased_contrastive.runs import Run
 from tests.report.folders import CLASSES, cloud, course, demo_runs, evaluation, page, settings, write_run
 from tests.report.outline import Outline, cells
@@ -42,6 +44,32 @@ def test_the_table_shows_what_was_measured(tmp_path: Path) -> None:
         "68.0 ± 2.5",
         "40 %",
     ]
+
+
+def test_the_column_that_the_page_is_about_comes_first_and_a_meaning_once(tmp_path: Path) -> None:
+    levels = {"few_shot": {"1": 0.4, "5": 0.5}}
+    runs = [
+        write_run(tmp_path / kind, settings(kind), its_evaluation=evaluation(0.7, **levels))
+        for kind in ("biased", "unbiased")
+    ]
+    content = render_report(runs, title="Few", domains=DOMAINS, main=FEW_SHOT[5])
+    assert re.findall(r'<th scope="col".*?>(.*?)</th>', content)[2] == FEW_SHOT[5].heading
+    assert content.count("nearest class mean of so few, over 100 draws.") == 1
+    assert "to unbiased in the column 5 labels a class," in content
+
+
+def test_settings_that_differ_go_downwards_where_they_are_many(tmp_path: Path) -> None:
+    def heading(folder: Path, **objective: Any) -> list[str]:
+        runs = [
+            write_run(folder / "a", settings("biased")),
+            write_run(folder / "b", settings("debiased", **objective)),
+        ]
+        found = re.search("<caption><span>Settings that differ.*?</thead>", page(runs, title="Settings"), re.S)
+        assert found is not None
+        return re.findall(r'<th scope="col">(.*?)</th>', found[0])
+
+    assert heading(tmp_path / "few") == ["Objective", "objective.kind", "objective.tau_plus"]
+    assert heading(tmp_path / "many", beta=0.5)[:2] == ["Setting", "biased"]
 
 
 def test_every_part_is_there_and_well_formed(tmp_path: Path) -> None:

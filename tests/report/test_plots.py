@@ -1,13 +1,13 @@
-"""Curves are means over seeds of means over epochs."""
+"""Curves are means over seeds of means over epochs; the first picture says in words what is in it."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from debiased_contrastive.report.plots import MAX_POINTS, mean_curve, time_axis
+from debiased_contrastive.report.plots import MAX_POINTS, mean_curve, plot_intervals, strokes, time_axis
 from debiased_contrastive.report.records import Record, read_records
-from tests.report.folders import settings, write_run
+from tests.report.folders import evaluation, rows, settings, write_run
 
 
 def records(folder: Path, *metrics: list[dict[str, Any]]) -> tuple[Record, ...]:
@@ -70,3 +70,31 @@ def test_parts_of_epochs(tmp_path: Path) -> None:
     found = mean_curve(some, "loss", "epoch")
     assert found is not None
     assert found.x == (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("unbiased", "words"),
+    [
+        ([0.75], "Each dot is a single run, so small differences may be chance. The band, from biased"),
+        ([0.65], "Each dot is a single run, so small differences may be chance."),
+        (
+            [0.75, 0.76],
+            "Dots are means, ticks are seeds, lines are 95 % intervals of the mean. The band, from biased",
+        ),
+        ([0.65, 0.80], "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."),
+    ],
+)
+def test_the_first_picture_explains_no_more_than_it_shows(
+    tmp_path: Path, unbiased: list[float], words: str
+) -> None:
+    found = rows(
+        [
+            write_run(tmp_path / f"{kind}{seed}", settings(kind, seed), its_evaluation=evaluation(level))
+            for kind, levels in (("biased", [0.70, 0.71]), ("unbiased", unbiased))
+            for seed, level in enumerate(levels[: len(unbiased)])
+        ]
+    )
+    svg, said = plot_intervals("one", found, strokes(found))
+    assert said.startswith(words)
+    assert ("band" in said) == ("band" in words) == ("opacity: 0.45" in svg)
+    assert 'aria-label="Accuracy, Linear top-1: biased 70.' in svg

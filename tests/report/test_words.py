@@ -42,7 +42,7 @@ def test_a_clear_result(tmp_path: Path) -> None:
     )
     assert found == (
         "Sampling bias costs 5.0 ± 0.0 points here: biased reaches 70.1 ± 0.2 %, unbiased (all labels) "
-        "75.1 ± 0.2 %. Debiased, τ⁺ = 0.1 gains 2.0 ± 0.0 points against biased and closes 40 % of that gap; "
+        "75.1 ± 0.2 %. Debiased (τ⁺ = 0.1) gains 2.0 ± 0.0 points against biased and closes 40 % of that gap; "
         "the intervals of the two do not overlap."
     )
 
@@ -77,7 +77,7 @@ def test_single_seeds_promise_nothing(tmp_path: Path) -> None:
 def test_an_end_of_the_gap_may_be_missing(tmp_path: Path) -> None:
     _, found = said(tmp_path / "a", biased=[0.70, 0.71], debiased=[0.72, 0.74])
     assert "what bias costs is unknown without an unbiased run" in found
-    assert "gains 2.5 ± 6.4 points against biased;" in found
+    assert "gains 2.5 ± 6.4 points against biased, which may be chance;" in found
     _, found = said(tmp_path / "b", debiased=[0.70, 0.71])
     assert found == "For 1 row there is no biased run that agrees in all else, so no gain is known."
 
@@ -91,21 +91,23 @@ def test_the_headline_is_what_bias_costs_and_who_wins_it_back(tmp_path: Path) ->
     known = settings("debiased") | {"membership": {"source": "labels", "known": 0.1}}
     write_run(tmp_path / "known", known, its_evaluation=evaluation(0.74))
     assert headline(tmp_path, biased=[0.70], debiased=[0.69], unbiased=[0.75]) == (
-        "Sampling bias costs 5.0 points here; debiased, τ⁺ = 0.1 wins back none of it, membership from 10 % of the "
-        "labels wins back 80 % of it."
+        "Sampling bias costs 5.0 points of accuracy here; debiased (τ⁺ = 0.1) wins back none of it, membership "
+        "from 10 % of the labels wins back 80 % of it."
     )
 
 
 def test_the_headline_where_the_gap_is_noise_or_nobody_knows_it(tmp_path: Path) -> None:
     noise = headline(tmp_path / "a", biased=[0.70, 0.74], debiased=[0.71, 0.73], unbiased=[0.76, 0.71])
-    assert noise.endswith("here; what debiased, τ⁺ = 0.1 wins back is within the noise of these seeds.")
+    assert noise.endswith("here; what debiased (τ⁺ = 0.1) wins back is within the noise of these seeds.")
     assert headline(tmp_path / "b", biased=[0.75], unbiased=[0.70]).startswith(
         "No cost of sampling bias shows here"
     )
     assert headline(tmp_path / "c", biased=[0.70], debiased=[0.72]) == (
-        "Debiased, τ⁺ = 0.1 gains 2.0 points against biased."
+        "Debiased (τ⁺ = 0.1) gains 2.0 points against biased."
     )
-    assert headline(tmp_path / "d", debiased=[0.72]) == "Debiased, τ⁺ = 0.1 reaches 72.0 %."
+    more = headline(tmp_path / "e", biased=[0.70], debiased=[0.76], unbiased=[0.75])
+    assert more.endswith("debiased (τ⁺ = 0.1) wins back all of it and more (120 %).")
+    assert headline(tmp_path / "d", debiased=[0.72]) == "Debiased (τ⁺ = 0.1) reaches an accuracy of 72.0 %."
 
 
 def test_many_rows_get_one_sentence(tmp_path: Path) -> None:

@@ -40,11 +40,13 @@ def test_a_small_demonstration(
 
     monkeypatch.setattr(text_demo, "settings_on", small)
     main(["demo", "--domain", "text", "--seeds", "1", "--out", str(tmp_path / "demo"), "--quiet"])
-    said = capsys.readouterr().out
-    assert "biased" in said
-    assert "debiased, τ⁺ = 0.01" in said
+    said = capsys.readouterr()
+    assert "biased" in said.out
+    assert "debiased, τ⁺ = 0.01" in said.out
+    # It evaluates by itself, so it asks nobody to.
+    assert "next: debiased evaluate" not in said.err
     page = (tmp_path / "demo/report.html").read_text()
-    assert "Which novel is this sentence of?" in page
+    assert "Which novel is this sentence from?" in page
     evaluation = (tmp_path / "demo/debiased-seed0/evaluation.json").read_text()
     assert '"linear"' in evaluation
     # Again: nothing is trained anew.

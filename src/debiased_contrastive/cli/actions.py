@@ -40,7 +40,8 @@ def demo(command: commands.Demo, domains: Sequence[Domain]) -> None:
             place = folder / f"{name}-seed{seed}"
             run, fabric = open_run(place, as_json(settings), domain.name), _start(settings)
             data = work.open_data(settings, fabric, None, partial(progress, quiet=command.quiet))
-            follow(work.train(settings, run, fabric, data), domain, settings, run, fabric, quiet=command.quiet)
+            updates = work.train(settings, run, fabric, data)
+            follow(updates, domain, settings, run, fabric, quiet=command.quiet, evaluates_next=True)
             if plan.result not in run.evaluation:
                 with progress(f"evaluate {run.folder.name}", quiet=command.quiet) as bar:
                     plan.evaluate(run, bar)
@@ -90,9 +91,19 @@ def resume(command: commands.Resume, domains: Sequence[Domain]) -> None:
 
 
 def follow(
-    updates: Generator[Update, None, None], domain: Domain, settings: Any, run: Run, fabric: Fabric, *, quiet: bool
+    updates: Generator[Update, None, None],
+    domain: Domain,
+    settings: Any,
+    run: Run,
+    fabric: Fabric,
+    *,
+    quiet: bool,
+    evaluates_next: bool = False,
 ) -> None:
-    """Train with a progress bar; Ctrl-C ends it between two steps, and nothing is lost."""
+    """Train with a progress bar; Ctrl-C ends it between two steps, and nothing is lost.
+
+    At the end it says how to evaluate the run, unless the caller `evaluates_next` by itself.
+    """
     if run.is_finished:
         say(f"{run.folder} is finished")
         return
@@ -118,7 +129,7 @@ def follow(
     if stopped:
         say(f"stopped at step {update.step}; go on with: debiased resume {run.folder}")
         raise KeyboardInterrupt
-    if fabric.is_global_zero:
+    if fabric.is_global_zero and not evaluates_next:
         say(f"trained; next: debiased evaluate {run.folder}")
 
 

@@ -109,7 +109,8 @@ DEMO = Demo(
     finish=_film_first_run,
     meaning=(
         "The agent sees a cart with a pole through a camera and moves the cart, so that the pole stays up. Each "
-        "step that it stays up counts one, 1,000 at most in an episode. A contrastive loss between random crops of "
-        "what it sees trains its eyes."
+        "step that it stays up counts one, 1,000 at most in an episode. A contrastive loss trains its eyes: it "
+        "pulls crops of one moment together and pushes other moments away, also those that look alike, for which "
+        "the debiased loss corrects. What sampling bias costs only a biased run beside this one could tell."
     ),
 )

@@ -44,9 +44,10 @@ DEMO = Demo(
     evaluate=evaluate,
     columns=(FEW_SHOT[5], KNN, LINEAR),
     meaning=(
-        "Contrastive learning pushes every image away from all others, also from those of its own class. Biased "
-        "does so; unbiased reads all labels to push other classes alone. Between them are the paper's correction, "
-        "which knows only how frequent classes are, and memberships, which know something of who shares a class: "
-        "from a tenth of the labels, or without any label from a guide, which compares patches of the images."
+        "Contrastive learning pushes every image away from all others, also from those of its own class: that is "
+        "sampling bias. The biased run leaves it as it is; the unbiased one reads all labels, so that it pushes "
+        "away other classes alone. Between them are the paper's correction (debiased), which knows only how "
+        "frequent classes are, and memberships, which know something of who shares a class: from a tenth of the "
+        "labels, or without any label from a guide, which compares patches of the images."
     ),
 )

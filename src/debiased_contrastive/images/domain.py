@@ -38,7 +38,12 @@ FEW_SHOT = {
         place=("few_shot", str(count)),
         in_words=f"that of the nearest class mean of {words}, over 100 draws of them, on test samples",
     )
-    for count, words in {1: "1 label a class", 5: "5 labels a class", 10: "10 labels", 100: "100 labels"}.items()
+    for count, words in {
+        1: "1 label a class",
+        5: "5 labels a class",
+        10: "10 labels a class",
+        100: "100 labels a class",
+    }.items()
 }
 """Few-shot accuracies, by the number of labels a class."""
 _OFFICIAL = (

@@ -144,6 +144,12 @@ def group_records(
     return tuple(replace(row, gap_closed=_gap_closed(row, rows)) for row in rows)
 
 
+def is_cost_clear(biased: Row, unbiased: Row) -> bool:
+    """Whether bias costs something, by more than the noise of the seeds; a single seed cannot tell noise."""
+    cost = unbiased.gain_on(biased)
+    return cost.mean > 0 and not cost.mean <= cost.half_width
+
+
 def _find_domains(records: Sequence[Record], domains: Sequence[Domain]) -> dict[str, Domain]:
     """The domains of these records by name, with stand-ins for those that are not among `domains`."""
     known = {domain.name: domain for domain in domains}
@@ -163,8 +169,7 @@ def _gap_closed(row: Row, rows: Sequence[Row]) -> float | None:
     if None in ends:
         return None
     # Without a cost there is nothing to win back, nor a share of what may be chance.
-    cost = unbiased.gain_on(biased)
-    if cost.mean <= 0 or cost.mean <= cost.half_width:
+    if not is_cost_clear(biased, unbiased):
         return None
     return gap_closed(*(end.mean for end in ends if end))
 
@@ -315,10 +320,11 @@ def present_domains(rows: Iterable[Row], order: Sequence[Domain] = ()) -> tuple[
 
 
 def result_metrics(rows: Sequence[Row], domains: Sequence[Domain]) -> list[Metric]:
-    """The columns of the results that any row has a number for."""
+    """The columns of the results that any row has a number for, those first in which their domain counts costs."""
+    mains = {row.main.key for row in rows}
     metrics: dict[str, Metric] = {}
     for domain in present_domains(rows, domains):
-        for metric in domain.results:
+        for metric in sorted(domain.results, key=lambda metric: metric.key not in mains):
             metrics.setdefault(metric.key, metric)
     return [metric for metric in metrics.values() if any(metric.key in row.measures for row in rows)]
 

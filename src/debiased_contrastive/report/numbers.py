@@ -191,8 +191,8 @@ def count(number: int, noun: str) -> str:
 def plain(value: object) -> str:
     """The value of a setting as people write it.
 
-    >>> plain(0.0001), plain(True), plain(None), plain([1, 2])
-    ('0.0001', 'yes', 'none', '1, 2')
+    >>> plain(0.0001), plain(True), plain(None), plain([1, 2]), plain([])
+    ('0.0001', 'yes', 'none', '1, 2', 'none')
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -201,7 +201,7 @@ def plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
-        return ", ".join(map(plain, value))
+        return ", ".join(map(plain, value)) or "none"
     return str(value)
 
 

@@ -69,13 +69,17 @@ def render_report(
     results = groups.result_metrics(rows, domains)
     heading, caption = results_heading(results) if results else ("Accuracy", "")
     clouds = _choose_clouds(rows)
+    opening, curves = _draw_intervals(lines, results), _draw_curves(lines, present)
+    if len(rows) == 1 and rows[0].main.key in curves:
+        # A single dot compares nothing: the course of that number says more.
+        opening = [curves.pop(rows[0].main.key)]
     summary = summarise(rows)
     report = {
         "rows": lines,
         "results": results,
         "heading": heading,
         "caption": caption,
-        "opening": _draw_intervals(lines, results),
+        "opening": opening,
         "meaning": meaning,
         "findings": summary.findings,
         "notes": notes_on_results(rows, results, present),
@@ -83,9 +87,9 @@ def render_report(
         "has_paper": any(row.paper is not None for row in rows),
         "published": [domain.published_table for domain in present if domain.published_table],
         "embeddings": [metric for metric in EMBEDDINGS if any(metric.key in row.measures for row in rows)],
-        "curves": _draw_curves(lines, present),
+        "curves": list(curves.values()),
         "legend": [(look, row.label) for row, look in lines],
-        "speed": _describe_speed(rows, present),
+        "curves_note": _describe_curves(rows, present),
         "clouds": [
             Figure(plots.plot_cloud(cloud, name=f"cloud{place}", label=row.label), f"Seed {seed}.", row.label)
             for place, (row, cloud, seed) in enumerate(clouds)
@@ -134,31 +138,34 @@ def _column(metric: Metric, unit: bool = False) -> tuple[str, str]:
 
 def _draw_intervals(lines: Lines, results: Sequence[Metric]) -> list[Figure]:
     """A picture for each quantity."""
-    caption = "Dots are means, ticks are seeds, lines are 95 % intervals of the mean."
     measured = [(row, look) for row, look in lines if row.main.key in row.measures]
-    figures = []
-    for quantity in dict.fromkeys(metric.quantity for metric in results):
-        if chosen := [(row, look) for row, look in measured if row.main.quantity == quantity]:
-            svg, has_paper = plots.plot_intervals(f"intervals-{quantity}", *zip(*chosen, strict=True))
-            paper = " Open diamonds are the paper's numbers." if has_paper else ""
-            figures.append(Figure(svg, caption + paper))
-    return figures
+    quantities = dict.fromkeys(metric.quantity for metric in results)
+    chosen = {name: [line for line in measured if line[0].main.quantity == name] for name in quantities}
+    return [
+        Figure(*plots.plot_intervals(f"intervals-{name}", *zip(*some, strict=True)))
+        for name, some in chosen.items()
+        if some
+    ]
 
 
-def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> list[Figure]:
-    figures = []
+def _draw_curves(lines: Lines, domains: Sequence[Domain]) -> dict[str, Figure]:
+    """A picture for each logged number, by its key."""
+    figures = {}
     metrics = {metric.key: metric for domain in domains for metric in domain.curves} | {FLOORED.key: FLOORED}
     for metric in metrics.values():
         # Not every domain knows epochs, so each picture has the axis of those that are in it.
         axis = plots.time_axis((record for row, _ in lines for record in row.records), metric.key)
         means = ((row.label, plots.mean_curve(row.records, metric.key, axis), look) for row, look in lines)
         if curves := [(label, curve, look) for label, curve, look in means if curve]:
-            figures.append(Figure(plots.plot_curves(curves, metric, axis), metric.meaning, metric.heading))
+            figures[metric.key] = Figure(plots.plot_curves(curves, metric, axis), metric.meaning, metric.heading)
     return figures
 
 
-def _describe_speed(rows: Sequence[Row], domains: Sequence[Domain]) -> str:
-    sentences = []
+def _describe_curves(rows: Sequence[Row], domains: Sequence[Domain]) -> str:
+    """What lines and bands are, where there are several seeds, and how fast the runs were."""
+    several = any(row.seeds > 1 for row in rows)
+    bands = "Lines are means over seeds, bands reach from the smallest seed to the largest."
+    sentences = [bands] if several else []
     for unit in dict.fromkeys(domain.unit for domain in domains):
         key = f"{unit}_per_second"
         speeds = [f"{row.label}: {decimal(row.measures[key].mean, 0)}" for row in rows if key in row.measures]
@@ -222,11 +229,15 @@ def _origin(rows: Sequence[Row], left_out: Sequence[str]) -> dict[str, Any]:
 
 def _table_of_differences(rows: Sequence[Row]) -> list[TextTable]:
     keys = groups.differing_keys([row.settings for row in rows])
-    body = []
+    is_upright = len(keys) > len(rows)
+    cells = [["Setting" if is_upright else "Objective", *keys]]
     for row in rows:
         settings = groups.row_settings(row.settings)
-        body.append([row.label, *(plain(settings[key]) if key in settings else DASH for key in keys)])
-    return [("Settings that differ", [("Objective", ""), *((key, "") for key in keys)], body)] if keys else []
+        cells.append([row.label, *(plain(settings[key]) if key in settings else DASH for key in keys)])
+    if is_upright:
+        # A page has more room downwards than across.
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    return [("Settings that differ", [(name, "") for name in cells[0]], cells[1:])] if keys else []
 
 
 def _table_of_values(caption: str, what: str, values: dict[str, Any]) -> list[TextTable]:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from debiased_contrastive.domain import Metric, finite_number
-from debiased_contrastive.report.groups import Row
+from debiased_contrastive.report.groups import Row, is_cost_clear
 from debiased_contrastive.report.records import Cloud, Record
 
 INK, FAINT, PAPER = "#1a1b1c", "#d7d8d9", "#fcfdfe"
@@ -156,11 +156,13 @@ def inline_svg(ax: Axes, name: str, description: str) -> str:
     return head + svg[svg.index(">") + 1 :]
 
 
-def plot_intervals(name: str, rows: Sequence[Row], looks: Sequence[Stroke]) -> tuple[str, bool]:
-    """Numbers of one quantity: seeds as ticks, mean with its 95 % interval; and whether the paper's are in it."""
-    has_paper = _is_paper_near(rows)
+def plot_intervals(name: str, rows: Sequence[Row], looks: Sequence[Stroke]) -> tuple[str, str]:
+    """Numbers of one quantity: seeds as ticks, mean with its 95 % interval; and in words what is in it."""
+    has_paper, cost = _is_paper_near(rows), _find_cost(rows)
     with own_style():
         ax = axes(WIDTH, 0.5 + 0.46 * len(rows))
+        if cost is not None:
+            ax.axvspan(*cost, color=FAINT, alpha=0.45, linewidth=0, zorder=0)
         for place, (row, look) in enumerate(zip(rows, looks, strict=True)):
             low, mean, high = _ends(row)
             if low < high:
@@ -184,7 +186,14 @@ def plot_intervals(name: str, rows: Sequence[Row], looks: Sequence[Stroke]) -> t
         ax.grid(visible=True, axis="x")
         ax.grid(visible=False, axis="y")
         ax.margins(x=0.08)
-        return inline_svg(ax, name, _describe(rows)), has_paper
+        several = any(row.measures[row.main.key].n > 1 for row in rows)
+        parts = (
+            ("Dots are means, ticks are seeds, lines are 95 % intervals of the mean.", several),
+            ("Each dot is a single run, so small differences may be chance.", not several),
+            ("The band, from biased to unbiased, is what sampling bias costs.", cost is not None),
+            ("Open diamonds are the paper's numbers.", has_paper),
+        )
+        return inline_svg(ax, name, _describe(rows)), " ".join(words for words, is_there in parts if is_there)
 
 
 def plot_curves(curves: Sequence[tuple[str, Curve, Stroke]], metric: Metric, axis: TimeAxis) -> str:
@@ -300,17 +309,27 @@ def _is_paper_near(rows: Sequence[Row]) -> bool:
     return bool(theirs) and max(*ours, *theirs) - min(*ours, *theirs) <= 2.5 * (max(ours) - min(ours))
 
 
+def _find_cost(rows: Sequence[Row]) -> tuple[float, float] | None:
+    """The ends of what bias costs, if the rows are one comparison in which it costs more than noise."""
+    ends = [row for kind in ("biased", "unbiased") for row in rows if row.kind == kind]
+    if len({row.frame for row in rows}) > 1 or [row.kind for row in ends] != ["biased", "unbiased"]:
+        return None
+    if not is_cost_clear(*ends):
+        return None
+    low, high = (_ends(row)[1] for row in ends)
+    return low, high
+
+
 def _describe(rows: Sequence[Row]) -> str:
     unit = " %" if rows[0].main.percent else ""
     ends = "; ".join(
         f"{row.label} {row.main.scale * row.measures[row.main.key].mean:.{row.main.decimals}f}{unit}"
         for row in rows
     )
-    return f"{_heading(rows)}: {ends}.".capitalize()
+    return f"{_heading(rows)}: {ends}."
 
 
 def _heading(rows: Sequence[Row]) -> str:
     """What is measured, with the metric's own heading where all rows share it."""
-    quantity, headings = rows[0].main.quantity, {row.main.heading.lower() for row in rows}
-    heading = headings.pop() if len(headings) == 1 else ""
-    return heading if heading == quantity else f"{heading} {quantity}".strip()
+    quantity, headings = rows[0].main.quantity.capitalize(), {row.main.heading for row in rows}
+    return ", ".join(dict.fromkeys((quantity, *headings))) if len(headings) == 1 else quantity

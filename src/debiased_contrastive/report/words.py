@@ -54,7 +54,7 @@ def summarise(rows: Sequence[Row]) -> Summary:
         findings.append(
             f"For {count(alone, 'row')} there is no biased run that agrees in all else, so no gain is known."
         )
-    if min(counts) == 1:
+    if min(counts) == 1 and len(measured) > 1:
         findings.append("Rows with a single seed have no interval: their differences may be chance.")
     return Summary(_headline(measured), f"{_describe_training(rows)} {how}.", " ".join(findings))
 
@@ -68,11 +68,16 @@ def results_heading(results: Sequence[Metric]) -> tuple[str, str]:
 
 def notes_on_results(rows: Sequence[Row], results: Sequence[Metric], domains: Sequence[Domain]) -> list[str]:
     """How to read the table of results."""
-    notes = [f"{metric.heading}: {metric.meaning}." for metric in results]
+    meanings: dict[str, list[str]] = {}
+    for metric in results:
+        meanings.setdefault(metric.meaning, []).append(metric.heading)
+    notes = [f"{_join(headings)}: {meaning}." for meaning, headings in meanings.items()]
     mains = [row.measures[row.main.key] for row in rows if row.main.key in row.measures]
     if has_unbiased(rows):
+        headings = {row.main.heading for row in rows}
+        column = f" in the column {headings.pop()}" if len(headings) == 1 else ""
         notes.append(
-            "Gap closed: the share of the way from biased to unbiased, among rows that agree "
+            f"Gap closed: the share of the way from biased to unbiased{column}, among rows that agree "
             "in all settings but the objective. Unbiased knows every label: a yardstick, not a rival."
         )
     if any(measure.n > 1 for measure in mains):
@@ -119,7 +124,7 @@ def _headline(rows: Sequence[Row]) -> str:
         return f"{count(len(frames), 'comparison')} of objectives, whose numbers are below."
     biased, unbiased = (next((row for row in rows if row.kind == kind), None) for kind in ("biased", "unbiased"))
     if biased is None:
-        return f"{' '.join(f'{_sentence(row.label)} reaches {_level(row)}.' for row in rows[:MAX_SENTENCES])}"
+        return " ".join(map(_describe_level, rows[:MAX_SENTENCES]))
     debiased = [row for row in rows if row.kind == "debiased"]
     if unbiased is None or unbiased.gain_on(biased).mean <= 0:
         best = max(debiased, key=_mean, default=None)
@@ -128,14 +133,23 @@ def _headline(rows: Sequence[Row]) -> str:
         [row for row in debiased if bool(section(row.settings, "membership")) is known] for known in (False, True)
     )
     wins = [_win(max(some, key=_mean)) for some in kinds if some]
-    cost = f"Sampling bias costs {_points(unbiased.gain_on(biased), biased.main)} here"
+    points = _points(unbiased.gain_on(biased), biased.main)
+    cost = f"Sampling bias costs {points} of {biased.main.quantity} here"
     return f"{cost}; {', '.join(wins)}." if wins else f"{cost}."
+
+
+def _describe_level(row: Row) -> str:
+    quantity = row.main.quantity
+    return f"{_subject(row)} reaches {'an' if quantity[0] in 'aeiou' else 'a'} {quantity} of {_level(row)}."
 
 
 def _win(row: Row) -> str:
     if row.gap_closed is None:
-        return f"what {row.label} wins back is within the noise of these seeds"
-    return f"{row.label} wins back {whole_percent(row.gap_closed) if row.gap_closed > 0 else 'none'} of it"
+        return f"what {_noun(row.label)} wins back is within the noise of these seeds"
+    share = whole_percent(row.gap_closed)
+    if row.gap_closed >= 1.005:
+        return f"{_noun(row.label)} wins back all of it and more ({share})"
+    return f"{_noun(row.label)} wins back {share if row.gap_closed > 0 else 'none'} of it"
 
 
 def _mean(row: Row) -> float:
@@ -161,9 +175,9 @@ def _cost(biased: Row, unbiased: Row | None) -> str:
     if unbiased is None:
         # Without classes there is no unbiased run that would tell.
         unknown = "; what bias costs is unknown without an unbiased run" if biased.domain.has_classes else ""
-        return f"{_sentence(biased.label)} reaches {_level(biased)}{unknown}."
+        return f"{_subject(biased)} reaches {_level(biased)}{unknown}."
     cost = unbiased.gain_on(biased)
-    ends = f"{biased.label} reaches {_level(biased)}, {unbiased.label} {_level(unbiased)}"
+    ends = f"{_noun(biased.label)} reaches {_level(biased)}, {_noun(unbiased.label)} {_level(unbiased)}"
     if cost.mean <= 0:
         return f"No cost of sampling bias shows here: {ends}, so there is no gap to close."
     text = f"Sampling bias costs {_points(cost, biased.main)} here: {ends}."
@@ -175,9 +189,11 @@ def _cost(biased: Row, unbiased: Row | None) -> str:
 def _gain(row: Row, biased: Row) -> str:
     gain = row.gain_on(biased)
     verb = "gains" if gain.mean > 0 else "loses" if gain.mean < 0 else "changes by"
-    text = f"{_sentence(row.label)} {verb} {_points(gain, row.main)} against {biased.label}"
+    text = f"{_subject(row)} {verb} {_points(gain, row.main)} against {_noun(biased.label)}"
     if row.gap_closed is not None:
         text += f" and closes {whole_percent(row.gap_closed) if row.gap_closed > 0 else 'none'} of that gap"
+    if 0 < abs(gain.mean) <= gain.half_width:
+        text += ", which may be chance"
     ours, theirs = row.measures[row.main.key], biased.measures[row.main.key]
     if ours.n > 1 and theirs.n > 1:
         text += f"; the intervals of the two {'overlap' if ours.overlaps(theirs) else 'do not overlap'}"
@@ -205,6 +221,22 @@ def _points(difference: Measure, main: Metric) -> str:
     if not math.isfinite(size.half_width):
         return f"{decimal(main.scale * size.mean, main.decimals)} points"
     return f"{plus_minus(size, main.scale, main.decimals)} points"
+
+
+def _noun(label: str) -> str:
+    """The label with what follows its first comma in brackets, since in a sentence commas part other things.
+
+    >>> _noun("debiased, τ⁺ = 0.1, M = 4"), _noun("unbiased (all labels), batch 8"), _noun("biased")
+    ('debiased (τ⁺ = 0.1, M = 4)', 'unbiased (all labels, batch 8)', 'biased')
+    """
+    name, _, rest = label.partition(", ")
+    if not rest:
+        return name
+    return f"{name.removesuffix(')')}, {rest})" if name.endswith(")") else f"{name} ({rest})"
+
+
+def _subject(row: Row) -> str:
+    return _sentence(_noun(row.label))
 
 
 def _sentence(words: str) -> str:

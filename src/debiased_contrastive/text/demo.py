@@ -87,7 +87,7 @@ def _write_novels(path: Path) -> Path:
 
 
 DEMO = Demo(
-    title="Which novel is this sentence of? Neighbours as positives, biased and debiased",
+    title="Which novel is this sentence from? Neighbours as positives, biased and debiased",
     seeds=3,
     settings=demo_settings,
     result="linear",
