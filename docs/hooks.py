@@ -1,4 +1,4 @@
-"""What mkdocs makes beside the written pages: the reference of names and commands, links to files outside."""
+"""What mkdocs makes beside the written pages: the reference, links to files outside, places for line breaks."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,10 @@ from docs.notebook import notebook_page
 
 ROOT = Path(__file__).parents[1]
 PICTURES = (".svg", ".gif", ".png")
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+CODE = re.compile(r"(<code>)([^<]{25,})(</code>)")
+BREAKS = re.compile(r"(?<=[./(=])(?=\w)|(?<=::)|(?<=[a-z0-9])(?=_[a-z])")
+WORD_BREAK = "<wbr>"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -47,3 +51,12 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, page: Any, **_rest:
         return f"]({config.repo_url}/{kind}/main/{target})"
 
     return re.sub(rf"\]\({re.escape(up)}\.\./([^)]+)\)", whole, markdown)
+
+
+def on_page_content(html: str, **_rest: Any) -> str:
+    """Let long code in a table break after a dot, a slash or a bracket instead of amid a word."""
+
+    def breakable(match: re.Match[str]) -> str:
+        return f"{match[1]}{BREAKS.sub(WORD_BREAK, match[2])}{match[3]}"
+
+    return CELL.sub(lambda cell: CODE.sub(breakable, cell[0]), html)
