@@ -19,6 +19,7 @@ PLACES = re.compile(r"(?<=[./])(?!py\b)(?=[A-Za-z])|(?<=[(=])(?=\w)|(?<=::)")
 """Where a name may be broken: after a dot, a slash or a bracket."""
 WORDS = re.compile(r"(?<=[a-z0-9])(?=_[a-z])|(?<=[a-z])(?=[A-Z])")
 """Where a part of a name may be broken if it is long itself."""
+MODULE = re.compile(r"(?<=doc-module-name\">)[^<]+")
 FLAG = re.compile(r"<code>(--[\w.-]+)</code>")
 BLOCKS = re.compile(r"(<pre.*?</pre>)", re.DOTALL)
 UNITS = re.compile(r"(?<=\d) (?=[%±])|(?<=±) (?=\d)|(?<=[≤≥<>]) (?=-?\d)")
@@ -60,6 +61,7 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, page: Any, **_rest:
 
 def on_page_content(html: str, **_rest: Any) -> str:
     """Break lines at fit places: a long name in a table after a dot, and no number before its unit."""
+    html = MODULE.sub(lambda name: PLACES.sub("<wbr>", name[0]), html)
     parts = BLOCKS.split(CELL.sub(lambda cell: CODE.sub(_breakable, cell[0]), html))
     parts[::2] = [FLAG.sub(r'<code class="whole">\1</code>', UNITS.sub("&nbsp;", part)) for part in parts[::2]]
     return "".join(parts)
