@@ -81,7 +81,7 @@ COLOURS = {
     "cli": "#444444", "reproduce": "#444444",
 }  # fmt: skip
 """Of the arrows that leave a room; those of the others are grey."""
-COLUMN, ROW, BOX_WIDTH, BOX_HEIGHT = 90, 92, 132, 44
+COLUMN, ROW, BOX_WIDTH, BOX_HEIGHT = 90, 104, 138, 58
 SLOT = 13
 """Between two arrows that leave or reach a room."""
 
@@ -138,7 +138,7 @@ def draw(imports: Imports, files: Mapping[str, int]) -> str:
     ]
     (left, middle), (right, _) = _centre("images"), _centre("control")
     lines += [
-        f'<rect x="{left - 80:.0f}" y="{middle - 36:.0f}" width="{right - left + 160:.0f}" height="72" '
+        f'<rect x="{left - 80:.0f}" y="{middle - 43:.0f}" width="{right - left + 160:.0f}" height="86" '
         'rx="10" fill="#f4f6f8" stroke="#c8d0d8" stroke-dasharray="5 4"/>',
         *(
             f'<text x="{right + 90:.0f}" y="{middle + down:.0f}" font-size="12" fill="#555">{words}</text>'
@@ -165,16 +165,22 @@ def _centre(room: str) -> tuple[float, float]:
 def _box(room: str, imports: set[str], files: int) -> str:
     (x, y), single = _centre(room), (PACKAGE / f"{room}.py").exists()
     name = f"{room}.py" if single else f"{room}/"
-    size = "" if single else f" · {files} files"
+    lines = [(14, "bold", "#000", name), (11.5, "normal", "#333", WORDS[room])]
+    if not single:
+        lines.append((10.5, "normal", "#555", f"{files} files"))
+    top = y + 5 - 8 * (len(lines) - 1)
+    words = "".join(
+        f'<text x="{x:.0f}" y="{top + 16 * place:.0f}" text-anchor="middle" font-size="{size}" '
+        f'font-weight="{weight}" fill="{colour}">{text}</text>'
+        for place, (size, weight, colour, text) in enumerate(lines)
+    )
     below = ", ".join(one for one in PLACES if one in imports) or "nothing of the package"
     return (
         f"<g><title>{name} imports {below}</title>"
         f'<rect x="{x - BOX_WIDTH / 2:.0f}" y="{y - BOX_HEIGHT / 2:.0f}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" '
         f'rx="6" fill="{"#fffbe8" if single else "#ffffff"}" stroke="{COLOURS.get(room, "#555555")}" '
         'stroke-width="1.4"/>'
-        f'<text x="{x:.0f}" y="{y - 4:.0f}" text-anchor="middle"><tspan font-weight="bold">{name}</tspan>'
-        f'<tspan font-size="11" fill="#555">{size}</tspan></text>'
-        f'<text x="{x:.0f}" y="{y + 13:.0f}" text-anchor="middle" font-size="11" fill="#333">{WORDS[room]}</text>'
+        f"{words}"
         "</g>"
     )
 

@@ -97,7 +97,9 @@ def _show(default: Any) -> str:
     if default is MISSING:
         return "required"
     if isinstance(default, tuple):
-        return " ".join(map(str, default)) or "-"
+        return " ".join(map(_show, default)) or "-"
+    if isinstance(default, float):
+        return str(round(default, 6))
     return "-" if default is None or isinstance(default, bool) else str(default)
 
 

@@ -1,4 +1,4 @@
-"""What mkdocs makes beside the written pages: the reference of names and commands, links to files outside."""
+"""What mkdocs makes beside the written pages: the reference, links to files outside, places for line breaks."""
 
 import re
 from pathlib import Path
@@ -13,12 +13,22 @@ from docs.notebook import notebook_page
 
 ROOT = Path(__file__).parents[1]
 PICTURES = (".svg", ".gif", ".png")
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+CODE = re.compile(r"<code>([^<]{25,})</code>")
+PLACES = re.compile(r"(?<=[./])(?!py\b)(?=[A-Za-z])|(?<=[(=])(?=\w)|(?<=::)")
+"""Where a name may be broken: after a dot, a slash or a bracket."""
+WORDS = re.compile(r"(?<=[a-z0-9])(?=_[a-z])|(?<=[a-z])(?=[A-Z])")
+"""Where a part of a name may be broken if it is long itself."""
+MODULE = re.compile(r"(?<=doc-module-name\">)[^<]+")
+FLAG = re.compile(r"<code>(--[\w.-]+)</code>")
+BLOCKS = re.compile(r"(<pre.*?</pre>)", re.DOTALL)
+UNITS = re.compile(r"(?<=\d) (?=[%±])|(?<=±) (?=\d)|(?<=[≤≥<>]) (?=-?\d)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add a page for each room to the section Reference: a room that is new needs no line anywhere."""
     pages: list[Any] = next(section["Reference"] for section in config.nav or [] if "Reference" in section)
-    pages.append({"Rooms": [{room: f"reference/{room}.md"} for room in ROOMS]})
+    pages.append({"Modules": [{room: f"reference/{room}.md"} for room in ROOMS]})
     return config
 
 
@@ -47,3 +57,16 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, page: Any, **_rest:
         return f"]({config.repo_url}/{kind}/main/{target})"
 
     return re.sub(rf"\]\({re.escape(up)}\.\./([^)]+)\)", whole, markdown)
+
+
+def on_page_content(html: str, **_rest: Any) -> str:
+    """Break lines at fit places: a long name in a table after a dot, and no number before its unit."""
+    html = MODULE.sub(lambda name: PLACES.sub("<wbr>", name[0]), html)
+    parts = BLOCKS.split(CELL.sub(lambda cell: CODE.sub(_breakable, cell[0]), html))
+    parts[::2] = [FLAG.sub(r'<code class="whole">\1</code>', UNITS.sub("&nbsp;", part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _breakable(match: re.Match[str]) -> str:
+    parts = (WORDS.sub("<wbr>", part) if len(part) > 24 else part for part in PLACES.split(match[1]))
+    return f"<code>{'<wbr>'.join(parts)}</code>"

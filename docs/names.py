@@ -1,6 +1,7 @@
 """The reference of Python names: one page of the public face, one page for each room, written by mkdocstrings."""
 
 import ast
+import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "src/debiased_contrastive"
@@ -23,9 +24,11 @@ def first_sentence(text: str) -> str:
 
     >>> first_sentence("A loss. Of two views.")
     'A loss.'
+    >>> first_sentence("A loss (Eq. 8). Of two views.")
+    'A loss (Eq. 8).'
     """
     line = text.strip().splitlines()[0]
-    return line.split(". ")[0].rstrip(".") + "."
+    return re.split(r"(?<!Eq)\. ", line)[0].rstrip(".") + "."
 
 
 def _docstring(module: Path, name: str) -> str:
@@ -57,8 +60,8 @@ def names_page() -> str:
     return "\n".join([
         "# Names",
         "",
-        "What `import debiased_contrastive as dc` gives. A name is loaded when it is first used, and brings torch.",
-        "`dc.audit` and `dc.force_share` need the extra `prior`. Everything else is imported from its room.",
+        "`import debiased_contrastive as dc` gives these names. Each is loaded at its first use, and brings torch.",
+        "`dc.audit` and `dc.force_share` need the extra `prior`. Everything else is imported from its module.",
         "",
         "| name | what it is |",
         "|---|---|",

@@ -84,7 +84,7 @@ def draw(ax: Axes, panel: Panel) -> None:
             if isinstance(one, Line):
                 _draw_line(ax, one)
             elif isinstance(one, Point):
-                _draw_point(ax, one)
+                _draw_point(ax, one, below=_hides(panel, one))
         for label, value in panel.marks:
             ax.axhline(value, color=INK, linewidth=0.8, linestyle=(0, (4, 3)))
             ax.annotate(label, (1, value), (-2, 3), xycoords=("axes fraction", "data"), ha="right",
@@ -128,6 +128,18 @@ def _draw_line(ax: Axes, line: Line) -> None:
             label=line.label, **style)  # fmt: skip
 
 
-def _draw_point(ax: Axes, point: Point) -> None:
+def _hides(panel: Panel, point: Point) -> bool:
+    """Whether the label of a point, to its upper right, would lie on that of a point a little higher."""
+    points = [one for one in panel.what if isinstance(one, Point)]
+    width = max(one.x for one in points) - min(one.x for one in points)
+    height = max(one.y for one in points) - min(one.y for one in points)
+    return any(
+        one is not point and abs(one.x - point.x) < 0.3 * width and 0 <= one.y - point.y < 0.05 * height
+        for one in points
+    )
+
+
+def _draw_point(ax: Axes, point: Point, *, below: bool) -> None:
     ax.plot([point.x], [point.y], "o", color=COLOURS[point.colour], markersize=7, mec=PAPER, mew=1)
-    ax.annotate(point.label, (point.x, point.y), (6, 4), textcoords="offset points", fontsize=8)
+    place = (6, -11) if below else (6, 4)
+    ax.annotate(point.label, (point.x, point.y), place, textcoords="offset points", fontsize=8)

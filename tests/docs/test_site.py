@@ -77,9 +77,11 @@ def test_pages_of_the_reference() -> None:
     assert first_sentence("A loss. Of two views.\n\nMore.") == "A loss."
 
 
-def test_doctests_are_shown_as_code() -> None:
+def test_doctests_and_formulas_are_shown_as_code() -> None:
     pytest.importorskip("griffe", reason="the site needs the extra docs")
-    from docs.doctests import fence_doctests
+    from docs.doctests import fence
 
-    assert fence_doctests("A sum.\n\n>>> 1 + 1\n2") == "A sum.\n\n```pycon\n>>> 1 + 1\n2\n```"
-    assert fence_doctests("A formula.\n\n    a >>> b") == "A formula.\n\n    a >>> b"
+    assert fence("A sum.\n\n>>> 1 + 1\n2") == "A sum.\n\n```pycon\n>>> 1 + 1\n2\n```"
+    assert fence("A formula.\n\n    a >>> b") == "A formula.\n\n    a >>> b"
+    assert fence("A mean.\n\ng = sum_i x_i / n") == "A mean.\n\n```text\ng = sum_i x_i / n\n```"
+    assert fence("A mean.\n\nWith n = 0 it is 0.") == "A mean.\n\nWith n = 0 it is 0."

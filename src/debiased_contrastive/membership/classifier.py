@@ -61,7 +61,7 @@ def from_few_labels(
         seed: Seed of the folds.
 
     Returns:
-        Membership (n, num_classes). Its quality: accuracy and log_loss on held-out folds, the log-loss in nats,
+        Membership (n, num_classes). Its quality has accuracy and log_loss on held-out folds, the log-loss in nats,
         labels, mean_max (mean largest posterior of samples without label), regularisation (C) and temperature.
 
     Raises:

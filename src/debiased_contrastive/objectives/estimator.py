@@ -112,11 +112,12 @@ def log_negative_mean(statistics: Statistics, tau_plus: float | Tensor, on_floor
 
     Relations: tau_plus = 0 is the unlabeled mean itself, so the biased loss. `on_floor` says what stands
     below the floor b = e^{lower}, with a the raw estimate and m the unlabeled mean:
-    "clamp"   b, Eq. 7; no gradient reaches the samples.
-    "biased"  m: that anchor uses the biased loss, as in the paper's ImageNet-100 runs.
-    "smooth"  b + k m softplus((a - b) / (k m)) everywhere: differentiable, k = SMOOTHING.
-    "cap_tau" never reached: each anchor's tau_plus is at most CAP_SHARE of its largest safe value. The cap
-              acts before the floor would, so that the loss stays continuous, and is a constant for gradients.
+
+    - "clamp": b, Eq. 7; no gradient reaches the samples.
+    - "biased": m, so that anchor uses the biased loss, as in the paper's ImageNet-100 runs.
+    - "smooth": b + k m softplus((a - b) / (k m)) everywhere; differentiable, k = SMOOTHING.
+    - "cap_tau": never reached; each anchor's tau_plus is at most CAP_SHARE of its largest safe value. The cap
+      acts before the floor would, so that the loss stays continuous, and is a constant for gradients.
     """
     log_m = statistics.log_mean_unlabeled
     if not isinstance(tau_plus, Tensor) and tau_plus == 0:
