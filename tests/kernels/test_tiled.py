@@ -4,14 +4,17 @@ import pytest
 import torch
 
 import debiased_contrastive as dc
-from debiased_contrastive.kernels import log_mean, tiled
+from debiased_contrastive.kernels import log_mean, tiled, two_views
 from debiased_contrastive.kernels.absent import Absent
+from debiased_contrastive.losses import nt_xent
 from tests.losses.cases import CASES, Case, cases, embeddings, views
 
 
 @pytest.fixture(params=[2, 5, 512])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setitem(log_mean._TILE, "cpu", request.param)
+    if request.param < 512:
+        monkeypatch.setattr(two_views, "LARGEST_TILE", 0)
     return int(request.param)
 
 
@@ -93,7 +96,7 @@ def test_a_row_without_columns_is_minus_infinity_and_has_no_gradient(bound: floa
 
 def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
-    places = (log_mean, "dense_log_sum_exp"), (tiled, "log_sum_exp"), (log_mean, "log_sums_of_views")
+    places = (log_mean, "dense_log_sum_exp"), (tiled, "log_sum_exp"), (nt_xent, "losses_of_views")
     for module, name in places:
         kernel = getattr(module, name)
 
@@ -103,10 +106,11 @@ def test_auto_takes_tiles_for_large_shapes_and_logits_for_small_ones(monkeypatch
 
         monkeypatch.setattr(module, name, spy)
     dc.DebiasedNTXentLoss()(*views(8, 4, 2))
+    dc.DebiasedNTXentLoss()(*views(500, 4, 2))
+    dc.DebiasedNTXentLoss()(*views(500, 4, 3))
     dc.DebiasedNTXentLoss()(*views(600, 4, 2))
-    dc.DebiasedNTXentLoss()(*views(600, 4, 3))
     names = [name for name, _ in taken]
-    assert names == ["dense_log_sum_exp", "log_sums_of_views", "log_sum_exp"], "two views alone are one node"
+    assert names == ["dense_log_sum_exp", "losses_of_views", "log_sum_exp", "log_sum_exp"], "one tile is one node"
     assert taken[-1] == ("log_sum_exp", True), "tiles of one side serve both"
 
 

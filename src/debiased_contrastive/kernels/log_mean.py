@@ -8,7 +8,6 @@ from torch import Tensor
 
 from debiased_contrastive.kernels import tiled
 from debiased_contrastive.kernels.absent import Absent
-from debiased_contrastive.kernels.two_views import log_sums_of_views
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
 from debiased_contrastive.numerics import number_like, without_autocast
 
@@ -51,16 +50,6 @@ def log_mean(
         # A logarithm of Python's would bind the graph to this very batch size.
         count = number_like(count, rows).expand(rows.shape[0])
     return _divide(sums, count.repeat(2) if both and isinstance(count, Tensor) else count, beta)
-
-
-def log_mean_of_views(
-    z0: Tensor, z1: Tensor, absent: Absent, *, length: float, beta: float, bound: float
-) -> tuple[Tensor, Tensor, float | Tensor]:
-    """The logit of each anchor's other view, and in tiles the `log_mean` of both views, as rows of that length."""
-    tile, anchors = side_of_tile(z0), 2 * len(z0)
-    plan = tiled.Plan.of(z0.dtype, absent, None, _scales(beta), "self", bound=bound, tile=tile)
-    positive, sums = log_sums_of_views(z0, z1, plan, length=length)
-    return positive, *_divide(sums, absent.present(anchors, anchors, z0.device), beta)
 
 
 def _divide(sums: Tensor, count: int | Tensor, beta: float) -> tuple[Tensor, float | Tensor]:

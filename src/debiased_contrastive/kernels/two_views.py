@@ -1,43 +1,71 @@
-"""From two views of a batch to the sums over the views of other inputs: one node of the graph, not eight.
+"""From two views of a small batch to their losses: one node of the graph, not twenty, and one tile.
 
-The arithmetic is that of `normalise`, `tiled` and a product of rows. With a few hundred pairs, what autograd does
-between these steps shows in the time.
+With a few hundred pairs, steps between the products cost as much as these: here is what is left of them.
 """
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from debiased_contrastive.kernels.tiled import NO_SECOND_DERIVATIVE, Plan, gradients_of_tiles, sum_tiles
-from debiased_contrastive.numerics import first_derivative, gradient_of_normalise, normalise
+from debiased_contrastive.kernels.tiled import LOG2_E, NO_SECOND_DERIVATIVE, SAFE_EXPONENT
+from debiased_contrastive.numerics import first_derivative, gradient_of_normalise, normalise, without_autocast
+
+Sloped: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+"""From the positives' logits and the log-means (2b,) to the losses and their derivatives by both."""
 
 
-def log_sums_of_views(z0: Tensor, z1: Tensor, plan: Plan, *, length: float) -> tuple[Tensor, Tensor]:
-    """The logit of each anchor's other view (2b,), and the logarithms of the sums of tiles (k, 2b).
+LARGEST_TILE = 2**20
+"""Number of logits up to which one tile, kept for the backward, is the fastest: 4 MiB."""
 
-    Anchors are views 0 and 1 of the first input, then of the second, ..., as rows of that length.
+
+def fits_one_tile(pairs: int, dtype: torch.dtype, bound: float) -> bool:
+    """Whether `losses_of_views` is for so many pairs, of that dtype, whose logits are within the bound."""
+    return (2 * pairs) ** 2 <= 2**20 and bound <= SAFE_EXPONENT[dtype]
+
+
+def losses_of_views(z0: Tensor, z1: Tensor, sloped: Sloped, *, length: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The losses (2b,), and what `sloped` made them of, without a graph.
+
+    Anchors are the rows of view 0, then those of view 1, scaled to that length. The positive of an anchor is the
+    other view of its input; the mean exponential is over the views of all others.
     """
-    positive, out = _TwoViews.apply(z0, z1, plan, length)  # type: ignore[no-untyped-call]
-    return positive, out
+    losses, positive, log_mean = _LossesOfViews.apply(z0, z1, sloped, length)  # type: ignore[no-untyped-call]
+    return losses, positive, log_mean
 
 
-class _TwoViews(torch.autograd.Function):
+class _LossesOfViews(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z0: Tensor, z1: Tensor, plan: Plan, length: float) -> tuple[Tensor, Tensor]:
-        unit, norm = normalise(torch.stack([z0, z1], 1), length)
-        out, _, ctx.kept = sum_tiles(unit.flatten(0, 1), None, plan)
-        ctx.save_for_backward(z0, z1, unit, norm, out)
-        ctx.plan, ctx.length = plan, length
-        return (unit[:, 0] * unit[:, 1]).sum(-1).repeat_interleave(2), out
+    def forward(ctx: Any, z0: Tensor, z1: Tensor, sloped: Sloped, length: float) -> tuple[Tensor, Tensor, Tensor]:
+        unit, norm = normalise(torch.stack([z0, z1]), length)
+        rows, b = unit.flatten(0, 1), len(z0)
+        # As in `Plan.terms`: powers of 2, whose factor is free in a product of matrices.
+        tile = torch.addmm(rows.new_empty(()), rows, rows.T, beta=0.0, alpha=LOG2_E)
+        own = tile.view(2, b, 2, b).diagonal(dim1=1, dim2=3)
+        positive = own[0, 1].div(LOG2_E).repeat(2)
+        own.fill_(-math.inf)
+        sums = tile.exp2_().sum(1)
+        log_mean = sums.log() - math.log(2 * b - 2)
+        losses, by_positive, by_mean = sloped(positive, log_mean)
+        ctx.save_for_backward(z0, z1, unit, norm, tile, by_positive, by_mean / sums)
+        ctx.length = length
+        ctx.mark_non_differentiable(positive, log_mean)
+        return losses, positive, log_mean
 
     @staticmethod
-    def backward(ctx: Any, d_positive: Tensor, d_out: Tensor) -> tuple[Tensor | None, ...]:
-        z0, z1, unit, norm, out = ctx.saved_tensors
-        d_rows, _ = gradients_of_tiles(unit.flatten(0, 1), None, out, d_out, ctx.plan, ctx.kept)
-        # Both anchors of an input have the same positive logit.
-        d_product = d_positive.view(-1, 2, 1).sum(1, keepdim=True)
-        d_unit = d_rows.view_as(unit).addcmul_(d_product, unit.flip(1))
-        d_z = gradient_of_normalise(d_unit, unit, norm, ctx.length).unbind(1)
+    def backward(ctx: Any, grad: Tensor, *_of_parts: Tensor) -> tuple[Tensor | None, ...]:
+        z0, z1, unit, norm, tile, by_positive, by_sum = ctx.saved_tensors
+        # A logit is in the sums of its row and of its column.
+        weights = grad * by_sum
+        d_logits = torch.add(weights.unsqueeze(1), weights).mul_(tile)
+        # Both anchors of an input have the same positive, which is in no sum.
+        d_positive = (grad * by_positive).view(2, -1).sum(0)
+        for other in (-len(z0), len(z0)):
+            d_logits.diagonal(other).copy_(d_positive)
+        with without_autocast(unit.device):
+            d_unit = torch.mm(d_logits, unit.flatten(0, 1)).view_as(unit)
+        d_z = gradient_of_normalise(d_unit, unit, norm, ctx.length)
         views = zip(d_z, (z0, z1), strict=True)
         return *(first_derivative(d_view, z, NO_SECOND_DERIVATIVE) for d_view, z in views), None, None

@@ -39,7 +39,7 @@ class Record:
     statistics: Statistics
     tau_plus: float | Tensor
     rule: OnFloor
-    weights: Tensor | None
+    weights: Tensor | None = None
     """Weights of the anchors in the loss (a,); None is their mean."""
     pairs: PairsSeen | None = None
     """Some of the pairs, where something was known about them."""
@@ -270,6 +270,10 @@ class EmbeddingLoss(DebiasedLoss):
         losses = self._losses(
             statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs, objective=objective
         )
+        return self._finish(losses, options, share)
+
+    def _finish(self, losses: Tensor, options: Options, share: Share) -> Tensor:
+        """The loss of the losses that the record describes."""
         if options.look and self._calls.is_round:
             _warn_if_dead(self._last_record(), self._calls.number)
         loss = reduce_losses(losses, options.reduction)

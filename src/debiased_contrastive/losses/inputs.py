@@ -47,6 +47,8 @@ def check_embeddings(named: Mapping[str, Tensor], *, look: bool) -> None:
 def check_shape(name: str, tensor: Tensor, shape: tuple[int | str, ...], remedy: str) -> None:
     """Raise unless `tensor` is one and has `shape`, in which a letter stands for any positive size."""
     check_tensor(name, tensor)
+    if tensor.shape == shape:
+        return
     fits = tensor.dim() == len(shape) and all(
         size == want if isinstance(want, int) else size > 0 for size, want in zip(tensor.shape, shape, strict=False)
     )

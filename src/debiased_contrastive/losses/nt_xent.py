@@ -1,6 +1,7 @@
 """The debiased loss between views of the same input, as SimCLR calls it (Section 5.1)."""
 
 from dataclasses import replace
+from numbers import Real
 from typing import NamedTuple
 
 import torch
@@ -8,13 +9,15 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.absent import Absent
 from debiased_contrastive.kernels.gather import Share, check_everywhere, gather_rows
-from debiased_contrastive.kernels.log_mean import computes_at_once, log_mean_of_views, masked_logits
+from debiased_contrastive.kernels.log_mean import computes_at_once, masked_logits
+from debiased_contrastive.kernels.two_views import fits_one_tile, losses_of_views
 from debiased_contrastive.losses import inputs
-from debiased_contrastive.losses.debiased import EmbeddingLoss
+from debiased_contrastive.losses.debiased import EmbeddingLoss, Record
 from debiased_contrastive.losses.knowledge import SHARED, CallKnowledge, check_knowledge, shared_numbers
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import Pairs, PairsSeen
-from debiased_contrastive.numerics import without_autocast
+from debiased_contrastive.numerics import without_autocast, working_dtype
+from debiased_contrastive.objectives.slopes import debiased_with_slopes
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
 _SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "use of positive_labels", *SHARED)
@@ -130,11 +133,11 @@ class DebiasedNTXentLoss(EmbeddingLoss):
             if share.total == 1:
                 z = scale_views(views, options)
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
-            if _is_plain(views, share, options, told):
-                statistics, pairs = _plain_statistics(views, options), None
-            else:
-                z = scale_views(views, options)
-                statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
+            if not self.decoupled and (usual := _usual_tau_plus(views, share, options, told)) is not None:
+                losses, self._record = _usual_losses(views, options, usual)
+                return self._finish(losses, options, share)
+            z = scale_views(views, options)
+            statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
             is_corrected = told.labels is not None or told.known is not None
             tau = 0.0 if is_corrected else _tau_plus(views, statistics, share, options)
             loss = self._value(statistics, tau, options, share, pairs)
@@ -162,7 +165,7 @@ def _check_inputs(
     z0 = views["view 0"]
     inputs.check_shape("view 0", z0, ("b", "d"), "one embedding a row")
     for name, z in views.items():
-        inputs.check_shape(name, z, tuple(z0.shape), "all views must be of the same inputs")
+        inputs.check_shape(name, z, z0.shape, "all views must be of the same inputs")
     inputs.check_embeddings(views, look=options.look)
     if labels is not None and positive_labels is not None:
         raise ValueError("labels (the unbiased oracle) and positive_labels exclude each other; got both: pass one")
@@ -173,9 +176,14 @@ def _check_inputs(
     known = check_knowledge(knowledge, z0, excluded=excluded, trust=trust, look=options.look)
     if known is not None:
         options = replace(options, strength=options.strength.for_each(z0[:, 0], look=options.look))
-    numbers = {"batch size": len(z0), **inputs.layout(views), "number of views": len(views)}
-    numbers |= {"use of labels": labels is not None, "use of positive_labels": positive_labels is not None}
-    numbers |= shared_numbers(known)
+    numbers = {
+        "batch size": len(z0),
+        **inputs.layout(views),
+        "number of views": len(views),
+        "use of labels": labels is not None,
+        "use of positive_labels": positive_labels is not None,
+        **shared_numbers(known),
+    }
     return numbers, (options, _Annotations(labels, positive_labels, known))
 
 
@@ -188,33 +196,39 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
     return (options.unit(z) if options.normalize else z) * scale**0.5
 
 
-def _is_plain(views: dict[str, Tensor], share: Share, options: Options, told: _Annotations) -> bool:
-    """Whether two views are all there is, in tiles and with a fixed scale."""
-    return (
+def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, told: _Annotations) -> float | None:
+    """tau_plus, if two views are all there is, in one tile, with Eq. 8 as the paper has it; else None."""
+    is_usual = (
         share.is_alone
         and told == (None, None, None)
         and len(views) == 2
-        and options.normalize
-        and not isinstance(options.temperature, Tensor)
+        and not options.beta
+        and options.floor.rule == "clamp"
+        # With a bound, these are unit vectors, at a temperature that is no tensor.
+        and fits_one_tile(share.total, working_dtype(*views.values()), options.bound)
         and not computes_at_once(options.kernel, (2 * share.total) ** 2, views["view 0"])
     )
+    return float(options.tau_plus) if is_usual and isinstance(options.tau_plus, Real) else None
 
 
-def _plain_statistics(views: dict[str, Tensor], options: Options) -> Statistics:
-    """What `_statistics` computes of such views, in a fraction of its steps."""
-    length = float(options.temperature) ** -0.5
+def _usual_losses(views: dict[str, Tensor], options: Options, tau_plus: float) -> tuple[Tensor, Record]:
+    """The losses of such views, and their record, in a fraction of the steps of `_statistics` and `debiased`."""
     z0, z1 = inputs.cast(views).values()
-    positive, log_mean_unlabeled, present = log_mean_of_views(
-        z0, z1, Absent(block=2), length=length, beta=options.beta, bound=options.bound
-    )
-    return Statistics(
+    count, lower = 2.0 * (len(z0) - 1), -options.bound
+
+    def sloped(positive: Tensor, log_mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return debiased_with_slopes(positive, log_mean, count, tau_plus, lower)
+
+    losses, positive, log_mean = losses_of_views(z0, z1, sloped, length=options.bound**0.5)
+    statistics = Statistics(
         positive=positive,
-        log_mean_unlabeled=log_mean_unlabeled,
-        num_unlabeled=present,
+        log_mean_unlabeled=log_mean,
+        num_unlabeled=count,
         log_mean_positives=positive,
         num_positives=1.0,
-        lower=options.lower(log_mean_unlabeled),
+        lower=options.lower(log_mean),
     )
+    return losses, Record(statistics, tau_plus, options.floor.rule)
 
 
 def _statistics(

@@ -72,8 +72,8 @@ class Options:
         return self.floor.log_level(log_mean_unlabeled, self.temperature)
 
     def check_tau_plus(self, like: Tensor) -> None:
-        """Raise unless tau_plus is one number, one for each input in `like` (b,), or automatic."""
-        if not isinstance(self.tau_plus, AutoTauPlus):
+        """Raise where tau_plus is a tensor, but neither one number nor one for each input in `like` (b,)."""
+        if isinstance(self.tau_plus, Tensor):
             per_anchor_tau_plus(self.tau_plus, like, "b", look=self.look)
 
     def anchor_tau_plus(
