@@ -16,14 +16,13 @@ from debiased_contrastive.numerics import first_derivative, gradient_of_normalis
 Sloped: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """From the positives' logits and the log-means (2b,) to the losses and their derivatives by both."""
 
-
 LARGEST_TILE = 2**20
 """Number of logits up to which one tile, kept for the backward, is the fastest: 4 MiB."""
 
 
 def fits_one_tile(pairs: int, dtype: torch.dtype, bound: float) -> bool:
     """Whether `losses_of_views` is for so many pairs, of that dtype, whose logits are within the bound."""
-    return (2 * pairs) ** 2 <= 2**20 and bound <= SAFE_EXPONENT[dtype]
+    return (2 * pairs) ** 2 <= LARGEST_TILE and bound <= SAFE_EXPONENT[dtype]
 
 
 def losses_of_views(z0: Tensor, z1: Tensor, sloped: Sloped, *, length: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -51,6 +51,11 @@ class Strength:
         if not isinstance(self.above, Real) or not 0 <= self.above <= 1:
             raise ValueError(f"attraction_above must lie in [0, 1]; got {self.above!r}: it is a probability")
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether knowledge changes nothing, whatever it says."""
+        return not isinstance(self.weights, Tensor) and not self.weights and not self.attraction
+
     def for_each(self, like: Tensor, *, look: bool) -> "Strength":
         """The same, with a tensor checked and in the dtype of `like` (b,)."""
         if not isinstance(self.weights, Tensor):

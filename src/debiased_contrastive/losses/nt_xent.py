@@ -134,7 +134,9 @@ class DebiasedNTXentLoss(EmbeddingLoss):
                 z = scale_views(views, options)
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
             if not self.decoupled and (usual := _usual_tau_plus(views, share, options, told)) is not None:
-                losses, self._record = _usual_losses(views, options, usual)
+                losses, statistics = _usual_losses(views, options, usual)
+                seen = _ignored_pairs(views, share, options, told.known)
+                self._record = Record(statistics, usual, options.floor.rule, pairs=seen)
                 return self._finish(losses, options, share)
             z = scale_views(views, options)
             statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
@@ -197,10 +199,13 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
 
 
 def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, told: _Annotations) -> float | None:
-    """tau_plus, if two views are all there is, in one tile, with Eq. 8 as the paper has it; else None."""
+    """tau_plus, if two views are all that counts, in one tile, with Eq. 8 as the paper has it; else None."""
+    is_ignored = told.known is not None and options.strength.is_nothing
     is_usual = (
         share.is_alone
-        and told == (None, None, None)
+        and told.labels is None
+        and told.positive_labels is None
+        and (told.known is None or is_ignored)
         and len(views) == 2
         and not options.beta
         and options.floor.rule == "clamp"
@@ -208,11 +213,12 @@ def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, to
         and fits_one_tile(share.total, working_dtype(*views.values()), options.bound)
         and not computes_at_once(options.kernel, (2 * share.total) ** 2, views["view 0"])
     )
-    return float(options.tau_plus) if is_usual and isinstance(options.tau_plus, Real) else None
+    tau_plus = 0.0 if is_ignored else options.tau_plus
+    return float(tau_plus) if is_usual and isinstance(tau_plus, Real) else None
 
 
-def _usual_losses(views: dict[str, Tensor], options: Options, tau_plus: float) -> tuple[Tensor, Record]:
-    """The losses of such views, and their record, in a fraction of the steps of `_statistics` and `debiased`."""
+def _usual_losses(views: dict[str, Tensor], options: Options, tau_plus: float) -> tuple[Tensor, Statistics]:
+    """The losses of such views, and what they are made of, in a fraction of the usual steps."""
     z0, z1 = inputs.cast(views).values()
     count, lower = 2.0 * (len(z0) - 1), -options.bound
 
@@ -228,7 +234,16 @@ def _usual_losses(views: dict[str, Tensor], options: Options, tau_plus: float) -
         num_positives=1.0,
         lower=options.lower(log_mean),
     )
-    return losses, Record(statistics, tau_plus, options.floor.rule)
+    return losses, statistics
+
+
+def _ignored_pairs(
+    views: dict[str, Tensor], share: Share, options: Options, known: CallKnowledge | None
+) -> PairsSeen | None:
+    """What diagnostics say of knowledge that the loss ignores."""
+    if known is None:
+        return None
+    return _known_pairs(*_unlabeled(scale_views(views, options), share), share, options, known).seen()
 
 
 def _statistics(
@@ -244,11 +259,7 @@ def _statistics(
 
     # An input has its own label, so leaving out the label leaves out the anchor's own block.
     unlabeled = others if labels is None else Absent(same=(codes(labels),))
-    pairs = None
-    if known is not None:
-        known.check_columns(share.total)
-        form = known.form(share, anchors.dtype, repeats=2)
-        pairs = Pairs(anchors, columns, others, form, options.strength.repeated(2))
+    pairs = None if known is None else _known_pairs(anchors, columns, others, share, options, known)
     weights = None if pairs is None else pairs.weights
     log_mean_unlabeled, present = options.log_mean(anchors, compared, unlabeled, weights=weights)
     if weights is not None:
@@ -283,6 +294,15 @@ def _statistics(
         attraction=attraction,
     )
     return statistics, None if pairs is None else pairs.seen()
+
+
+def _known_pairs(
+    anchors: Tensor, columns: Tensor, others: Absent, share: Share, options: Options, known: CallKnowledge
+) -> Pairs:
+    known.check_columns(share.total)
+    return Pairs(
+        anchors, columns, others, known.form(share, anchors.dtype, repeats=2), options.strength.repeated(2)
+    )
 
 
 def _unlabeled(z: Tensor, share: Share) -> tuple[Tensor, Tensor, Absent]:
