@@ -86,8 +86,8 @@ def normalise(z: Tensor, length: float) -> tuple[Tensor, Tensor]:
 
 def gradient_of_normalise(grad: Tensor, result: Tensor, norm: Tensor, length: float) -> Tensor:
     """Derivative by the rows, from the derivative by the rows of that length and what `normalise` returned."""
-    radial = (grad * result).sum(-1, keepdim=True) / length**2
-    return torch.addcmul(grad, result, radial, value=-1) / norm
+    radial = (grad * result).sum(-1, keepdim=True)
+    return torch.addcmul(grad, result, radial, value=-1 / length**2) / norm
 
 
 def _squares_in_range(norm: Tensor) -> bool:

@@ -3,7 +3,6 @@
 With a few hundred pairs, steps between the products cost as much as these: here is what is left of them.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -14,7 +13,7 @@ from debiased_contrastive.kernels.tiled import LOG2_E, NO_SECOND_DERIVATIVE, SAF
 from debiased_contrastive.numerics import first_derivative, gradient_of_normalise, normalise, without_autocast
 
 Sloped: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From the positives' logits and the log-means (2b,) to the losses and their derivatives by both."""
+"""From e^{s+} and the sums of e^u (2b,) to the losses, and their derivatives by s+ and by the sums."""
 
 LARGEST_TILE = 2**20
 """Number of logits up to which one tile, kept for the backward, is the fastest: 4 MiB."""
@@ -25,37 +24,41 @@ def fits_one_tile(pairs: int, dtype: torch.dtype, bound: float) -> bool:
     return (2 * pairs) ** 2 <= LARGEST_TILE and bound <= SAFE_EXPONENT[dtype]
 
 
-def losses_of_views(z0: Tensor, z1: Tensor, sloped: Sloped, *, length: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The losses (2b,), and what `sloped` made them of, without a graph.
+def losses_of_views(
+    z0: Tensor, z1: Tensor, sloped: Sloped, *, length: float, mean: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The losses (2b,) or their mean, and what `sloped` made them of, without a graph.
 
     Anchors are the rows of view 0, then those of view 1, scaled to that length. The positive of an anchor is the
-    other view of its input; the mean exponential is over the views of all others.
+    other view of its input; the sum of exponentials is over the views of all others.
     """
-    losses, positive, log_mean = _LossesOfViews.apply(z0, z1, sloped, length)  # type: ignore[no-untyped-call]
-    return losses, positive, log_mean
+    losses, positive, sums = _LossesOfViews.apply(z0, z1, sloped, length, mean)  # type: ignore[no-untyped-call]
+    return losses, positive, sums
 
 
 class _LossesOfViews(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z0: Tensor, z1: Tensor, sloped: Sloped, length: float) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        ctx: Any, z0: Tensor, z1: Tensor, sloped: Sloped, length: float, mean: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
         unit, norm = normalise(torch.stack([z0, z1]), length)
         rows, b = unit.flatten(0, 1), len(z0)
         # As in `Plan.terms`: powers of 2, whose factor is free in a product of matrices.
-        tile = torch.addmm(rows.new_empty(()), rows, rows.T, beta=0.0, alpha=LOG2_E)
+        tile = torch.addmm(rows.new_empty(()), rows, rows.T, beta=0.0, alpha=LOG2_E).exp2_()
         own = tile.view(2, b, 2, b).diagonal(dim1=1, dim2=3)
-        positive = own[0, 1].div(LOG2_E).repeat(2)
-        own.fill_(-math.inf)
-        sums = tile.exp2_().sum(1)
-        log_mean = sums.log() - math.log(2 * b - 2)
-        losses, by_positive, by_mean = sloped(positive, log_mean)
-        ctx.save_for_backward(z0, z1, unit, norm, tile, by_positive, by_mean / sums)
-        ctx.length = length
-        ctx.mark_non_differentiable(positive, log_mean)
-        return losses, positive, log_mean
+        positive = torch.cat([own[0, 1], own[1, 0]])
+        own.zero_()
+        sums = tile.sum(1)
+        losses, by_positive, by_sum = sloped(positive, sums)
+        ctx.save_for_backward(z0, z1, unit, norm, tile, by_positive, by_sum)
+        ctx.length, ctx.share = length, 1 / len(losses) if mean else 1.0
+        ctx.mark_non_differentiable(positive, sums)
+        return losses.mean() if mean else losses, positive, sums
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_of_parts: Tensor) -> tuple[Tensor | None, ...]:
         z0, z1, unit, norm, tile, by_positive, by_sum = ctx.saved_tensors
+        grad = grad * ctx.share
         # A logit is in the sums of its row and of its column.
         weights = grad * by_sum
         d_logits = torch.add(weights.unsqueeze(1), weights).mul_(tile)
@@ -67,4 +70,4 @@ class _LossesOfViews(torch.autograd.Function):
             d_unit = torch.mm(d_logits, unit.flatten(0, 1)).view_as(unit)
         d_z = gradient_of_normalise(d_unit, unit, norm, ctx.length)
         views = zip(d_z, (z0, z1), strict=True)
-        return *(first_derivative(d_view, z, NO_SECOND_DERIVATIVE) for d_view, z in views), None, None
+        return *(first_derivative(d_view, z, NO_SECOND_DERIVATIVE) for d_view, z in views), None, None, None

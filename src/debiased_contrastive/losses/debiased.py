@@ -95,10 +95,14 @@ class DebiasedLoss(nn.Module):
         """The loss of each anchor (a,); constant: gradients do not see the correction, as "auto" needs it."""
         # What torch.func passes through means nothing once it is done.
         kept = not are_transforms_active()
-        self._record = Record(statistics.detach(), tau_plus, rule, weights, pairs, objective) if kept else None
+        self._keep(Record(statistics.detach(), tau_plus, rule, weights, pairs, objective) if kept else None)
         if constant:
             return objective(estimator.with_constant_correction(statistics, tau_plus), 0.0)
         return objective(statistics, tau_plus, rule)
+
+    def _keep(self, record: Record | None) -> None:
+        # What a module does with attributes takes as long as two operations of torch.
+        self.__dict__["_record"] = record
 
     def _last_record(self) -> Record:
         if self._record is None:
@@ -270,17 +274,17 @@ class EmbeddingLoss(DebiasedLoss):
         losses = self._losses(
             statistics, tau_plus, options.floor.rule, constant=is_auto, pairs=pairs, objective=objective
         )
-        return self._finish(losses, options, share)
-
-    def _finish(self, losses: Tensor, options: Options, share: Share) -> Tensor:
-        """The loss of the losses that the record describes."""
-        if options.look and self._calls.is_round:
-            _warn_if_dead(self._last_record(), self._calls.number)
         loss = reduce_losses(losses, options.reduction)
-        self._calls.end(self.checks, loss)
+        self._count(loss, options)
         if share.is_alone or options.reduction == "none":
             return loss
         return loss * (share.weight if options.reduction == "mean" else len(share.sizes))
+
+    def _count(self, loss: Tensor, options: Options) -> None:
+        """Count the call that came to this loss, of which there is a record."""
+        if options.look and self._calls.is_round:
+            _warn_if_dead(self._last_record(), self._calls.number)
+        self._calls.end(self.checks, loss)
 
 
 def _usable_kernel(kernel: Kernel) -> Kernel:

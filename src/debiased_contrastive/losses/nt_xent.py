@@ -1,5 +1,6 @@
 """The debiased loss between views of the same input, as SimCLR calls it (Section 5.1)."""
 
+import math
 from dataclasses import replace
 from numbers import Real
 from typing import NamedTuple
@@ -134,10 +135,11 @@ class DebiasedNTXentLoss(EmbeddingLoss):
                 z = scale_views(views, options)
                 return self._lone_pair(z[:, 0], z[:, 1], 2)
             if not self.decoupled and (usual := _usual_tau_plus(views, share, options, told)) is not None:
-                losses, statistics = _usual_losses(views, options, usual)
+                loss, statistics = _usual_loss(views, options, usual)
                 seen = _ignored_pairs(views, share, options, told.known)
-                self._record = Record(statistics, usual, options.floor.rule, pairs=seen)
-                return self._finish(losses, options, share)
+                self._keep(Record(statistics, usual, options.floor.rule, pairs=seen))
+                self._count(loss, options)
+                return loss
             z = scale_views(views, options)
             statistics, pairs = _statistics(z, share, options, told, every_positive=every_positive)
             is_corrected = told.labels is not None or told.known is not None
@@ -217,24 +219,27 @@ def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, to
     return float(tau_plus) if is_usual and isinstance(tau_plus, Real) else None
 
 
-def _usual_losses(views: dict[str, Tensor], options: Options, tau_plus: float) -> tuple[Tensor, Statistics]:
-    """The losses of such views, and what they are made of, in a fraction of the usual steps."""
+def _usual_loss(views: dict[str, Tensor], options: Options, tau_plus: float) -> tuple[Tensor, Statistics]:
+    """The loss of such views, and the statistics that it is made of, in a fraction of the usual steps."""
     z0, z1 = inputs.cast(views).values()
     count, lower = 2.0 * (len(z0) - 1), -options.bound
 
-    def sloped(positive: Tensor, log_mean: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return debiased_with_slopes(positive, log_mean, count, tau_plus, lower)
+    def sloped(positive: Tensor, total: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return debiased_with_slopes(positive, total, count, tau_plus, lower)
 
-    losses, positive, log_mean = losses_of_views(z0, z1, sloped, length=options.bound**0.5)
-    statistics = Statistics(
-        positive=positive,
-        log_mean_unlabeled=log_mean,
-        num_unlabeled=count,
-        log_mean_positives=positive,
-        num_positives=1.0,
-        lower=options.lower(log_mean),
+    loss, positive, total = losses_of_views(
+        z0, z1, sloped, length=options.bound**0.5, mean=options.reduction == "mean"
     )
-    return losses, statistics
+    logit = positive.log_()
+    statistics = Statistics(
+        positive=logit,
+        log_mean_unlabeled=total.log_().sub_(math.log(count)),
+        num_unlabeled=count,
+        log_mean_positives=logit,
+        num_positives=1.0,
+        lower=logit.new_full((), lower),
+    )
+    return loss.sum() if options.reduction == "sum" else loss, statistics
 
 
 def _ignored_pairs(

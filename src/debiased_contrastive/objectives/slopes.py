@@ -1,43 +1,41 @@
-"""The debiased loss of one positive with its derivatives in closed form: those of autograd, in a third of the time.
+"""The debiased loss of one positive with its derivatives in closed form, faster than by autograd.
 
-`losses.debiased` has the same values, for every rule and any statistics, and can be differentiated again.
+`losses.debiased` has the same values in log space, for every rule and any statistics, and a second derivative.
 """
 
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from debiased_contrastive.objectives.losses import SOFTPLUS_IS_LINEAR
 
-
-@torch.no_grad()
 def debiased_with_slopes(
-    positive: Tensor, log_mean_unlabeled: Tensor, num_unlabeled: float, tau_plus: float, lower: float
+    positive: Tensor, total: Tensor, count: float, tau_plus: float, lower: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The losses of Eq. 8 with M = 1 and v = x+, clamped, and their derivatives by both tensors; all (a,).
+    """The losses of Eq. 8 with M = 1 and v = x+, clamped, and their derivatives by s+ and by `total`; all (a,).
 
-    With m the unlabeled mean, p = tau_plus e^{s+} / m, and sigma the slope of softplus at log N g - s+: above the
-    floor dg/g = (dm/m - p ds+) / (1 - p), so the slopes are sigma / (1 - p) by log m, and its negative by s+. On
-    the floor g is constant: 0 and -sigma.
+    N g = max{ (total - tau_plus N e^{s+}) / (1 - tau_plus), N e^lower },  loss = log(1 + N g / e^{s+})
+
+    Above the floor d(N g) = (d total - tau_plus N e^{s+} ds+) / (1 - tau_plus); on it N g is constant.
+    Nothing is recorded: call it where gradients are off, as they are in an autograd function.
+
+    Args:
+        positive: e^{s+}.
+        total: The sum of e^u over the N unlabeled samples.
+        count: N.
+        tau_plus: One for all anchors.
+        lower: log of the floor.
     """
-    log_n = math.log(num_unlabeled)
-    margin = log_mean_unlabeled - positive
+    raw = torch.add(total, positive, alpha=-tau_plus * count)
+    raw /= 1 - tau_plus
+    least = count * math.exp(lower)
+    negative = raw.clamp(min=least) if tau_plus else raw
+    losses = torch.log1p(negative / positive)
+    denominator = positive + negative
+    by_negative = denominator.reciprocal()
+    by_total = by_negative / (1 - tau_plus)
     if tau_plus:
-        rest = torch.expm1(math.log(tau_plus) - margin).neg_()  # 1 - p
-        on_floor = (lower + log_n) - positive
-        margin = rest.log().add_(margin).add_(log_n - math.log1p(-tau_plus))
-        # Not so where the estimate is negative, too, whose logarithm is not a number.
-        above = margin > on_floor
-        margin = torch.where(above, margin, on_floor)
-    else:
-        margin.add_(log_n)
-    # Beyond the threshold softplus(x) = x to the last digit, of float64 too.
-    losses = F.softplus(margin, threshold=SOFTPLUS_IS_LINEAR)
-    sigma = margin.sigmoid_()
-    if not tau_plus:
-        return losses, -sigma, sigma
-    by_mean = rest.reciprocal_().mul_(sigma)
-    by_positive = torch.where(above, by_mean, sigma).neg_()
-    return losses, by_positive, torch.where(above, by_mean, 0.0)
+        by_total *= raw > least
+    # N g / (e^{s+} + N g) is the pull through the numerator.
+    pull = negative.mul_(by_negative).neg_()
+    return losses, pull.addcmul_(positive, by_total, value=-tau_plus * count), by_total
