@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from torch import Tensor
 
 from debiased_contrastive.cli.main import main
+from debiased_contrastive.evaluation.geometry import knn_accuracy
+from debiased_contrastive.reproduce import simclr_measures
 from debiased_contrastive.reproduce.item import ENOUGH_SEEDS, Claim, Request, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
 from debiased_contrastive.reproduce.results import read_results
@@ -207,6 +210,21 @@ def test_one_step_of_the_published_setting(name: str) -> None:
         pytest.skip(str(error))
     assert seconds > 0
     assert steps > 1000
+
+
+def test_probes_of_a_long_tail_learn_from_classes_of_one_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else they would call every image of a rare class by the name of a frequent one, whatever the features."""
+    sizes = []
+
+    def spy(x: Tensor, labels: Tensor, *rest: Tensor) -> float:
+        sizes.append(labels.bincount().tolist())
+        return knn_accuracy(x, labels, *rest)
+
+    monkeypatch.setattr(simclr_measures, "knn_accuracy", spy)
+    run(tmp_path, "imbalance", "--rows", "biased")
+    assert sizes == [[100] * 5] * 2, "head and tail"
 
 
 def test_a_long_tail_is_what_the_loss_sees(folder: Path) -> None:

@@ -117,5 +117,6 @@ ITEM = Item(
             percent("knn_tail"), what="kNN accuracy", is_published=False,
         ),
     ),
-    note="The prior of an anchor's class reads its label: it bounds what an estimate of it could bring.",
+    note="Probes learn from as many images of a rare class as of a frequent one.\n"
+    "The prior of an anchor's class reads its label: it bounds what an estimate of it could bring.",
 )  # fmt: skip

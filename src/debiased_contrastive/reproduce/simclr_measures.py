@@ -1,5 +1,6 @@
 """What is measured of a run of SimCLR: probes, the effective prior, the way there, and a map if it is wanted."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -41,10 +42,14 @@ def measure_probes(run: Run) -> dict[str, Any]:
 
 
 def measure_head_and_tail(settings: Any, run: Run, head: int) -> dict[str, Any]:
-    """The evaluation, and accuracies on test images of the first `head` classes and of the others apart."""
+    """The evaluation, and accuracies on test images of the first `head` classes and of the others apart.
+
+    The features are those of the long tail, the probes learn from as many images of each class as the largest has.
+    Otherwise they would call nearly every image of a rare class by the name of a frequent one, whatever the features.
+    """
     found = measure_probes(run)
     encoder = load_encoder(run.folder).network
-    train, test = read_probe_images(settings.data)
+    train, test = read_probe_images(replace(settings.data, per_class=max(settings.data.per_class)))
     x, y = (compute_features(encoder, part, settings.views, torch.device("cpu")) for part in (train, test))
     assert train.labels is not None
     assert test.labels is not None
