@@ -45,7 +45,7 @@ def measure_head_and_tail(settings: Any, run: Run, head: int) -> dict[str, Any]:
     """The evaluation, and accuracies on test images of the first `head` classes and of the others apart.
 
     The features are those of the long tail, the probes learn from as many images of each class as the largest has.
-    Otherwise they would call nearly every image of a rare class by the name of a frequent one, whatever the features.
+    Otherwise they would call nearly every image of a rare class by the name of a frequent one.
     """
     found = measure_probes(run)
     encoder = load_encoder(run.folder).network
