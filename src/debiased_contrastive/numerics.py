@@ -101,7 +101,18 @@ def _squares_in_range(norm: Tensor) -> bool:
     return margin < shortest and longest < 1 / margin
 
 
-class _UnitRows(torch.autograd.Function):
+class ReverseMode(torch.autograd.Function):
+    """A function that has a backward alone, and says so where forward mode is asked for."""
+
+    @staticmethod
+    def jvp(_ctx: Any, *_tangents: Tensor | None) -> Any:
+        """Raise in one line."""
+        raise RuntimeError(
+            "kernel='tiled' has derivatives by backward alone, forward mode was asked for: pass kernel='dense'"
+        )
+
+
+class _UnitRows(ReverseMode):
     """The plain formula with its derivative in one line: a third of the recorded one's time."""
 
     @staticmethod

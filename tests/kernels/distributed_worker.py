@@ -269,6 +269,11 @@ def check_errors(world: int, rank: int) -> None:
         moco = dc.DebiasedInfoNCELoss(gather_distributed=True)
         with pytest.raises(ValueError, match="samples of one process alone go into hard_negatives"):
             moco(z, z, torch.randn(4, D, generator=torch.Generator().manual_seed(rank)))
+        with pytest.raises(ValueError, match="samples of one process alone go into hard_negatives"):
+            moco(z, z, torch.eye(4, D).roll(rank, 0))  # of the same sum everywhere
+        in_batch = dc.DebiasedInfoNCELoss(gather_distributed=True)
+        narrow = torch.zeros(3, 3 * world - (rank == 0), dtype=torch.bool)
+        expect(in_batch, (z, z), "columns of exclude must be the same on every process", exclude=narrow)
         check_nothing_left(world, rank)
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z

@@ -83,6 +83,16 @@ def test_what_is_not_usual_goes_another_way(taken: list[int]) -> None:
     assert not fits_one_tile(9, torch.float32, 41.0)
 
 
+def test_a_view_that_needs_no_gradient_may_be_of_inference_mode(taken: list[int]) -> None:
+    z0, z1 = views(5, 4, 2)
+    with torch.inference_mode():
+        constant = z1.detach().clone()
+    loss = dc.DebiasedNTXentLoss(kernel="tiled")
+    got, want = (torch.autograd.grad(loss(z0, z), z0) for z in (constant, z1.detach()))
+    torch.testing.assert_close(got, want, rtol=0, atol=0)
+    assert taken == [5, 5]
+
+
 def test_rows_without_a_direction_and_of_any_size(taken: list[int]) -> None:
     """A zero row, and rows whose squares leave float32."""
     z0, z1 = (view.detach().float() for view in views(5, 4, 2))

@@ -161,3 +161,8 @@ def test_wrong_calls_are_one_line(inputs: tuple[Any, ...], chunk: int, message: 
         dc.cached_backward(dc.DebiasedNTXentLoss(), encoder(), *inputs, chunk=chunk)
     with pytest.raises(ValueError, match="one encoder, or one for each input; got 2 and 1"):
         dc.cached_backward(dc.DebiasedNTXentLoss(), [encoder(), encoder()], batch(1), chunk=4)
+
+
+def test_gradients_must_be_on() -> None:
+    with torch.no_grad(), pytest.raises(ValueError, match="computes gradients; it got torch"):
+        dc.cached_backward(lambda z: z.sum(), torch.nn.Identity(), torch.ones(2, 2), chunk=1)

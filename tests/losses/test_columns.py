@@ -180,6 +180,42 @@ def test_a_batch_of_one_has_loss_0_and_a_graph(reduction: Any) -> None:
 
 
 @kernels
+@pytest.mark.parametrize(
+    "settings", [{}, {"beta": 0.5, "on_floor": "biased"}, {"tau_plus": "auto"}, {"decoupled": True}]
+)
+def test_a_batch_of_one_with_hard_negatives_leaves_the_keys_alone(kernel: Kernel, settings: dict[str, Any]) -> None:
+    """Keys have no other query; the query has its hard negatives."""
+    query, key = views(1, 4, 2)
+    hard = embeddings(1, 3, 4, seed=9)
+    whole, one_way = (
+        dc.DebiasedInfoNCELoss(0.5, kernel=kernel, reduction="none", symmetric=symmetric, **settings)
+        for symmetric in (True, False)
+    )
+    with pytest.warns(UserWarning, match="leave 1 of 2 anchors without unlabeled samples") as caught:
+        of_query, of_key = whole(query, key, hard_negatives=hard)
+    assert caught[0].filename == __file__, "the line that called the loss"
+    torch.testing.assert_close(of_query, one_way(query, key, hard_negatives=hard)[0])
+    assert of_key == 0 or settings == {"decoupled": True}
+    assert all(grad.isfinite().all() for grad in torch.autograd.grad(of_query + of_key, (query, key, hard)))
+
+
+@kernels
+@pytest.mark.parametrize("name", ["labels", "exclude"])
+def test_what_a_call_was_told_may_change_before_the_backward_or_raises(kernel: Kernel, name: str) -> None:
+    query, key = views(B, D, 2)
+    given = {"labels": torch.tensor([0, 1, 0, 2, 1]), "exclude": torch.eye(B, dtype=torch.bool).roll(1, 0)}[name]
+    loss = dc.DebiasedInfoNCELoss(0.5, 0.0 if name == "labels" else 0.1, kernel=kernel)
+    wanted = torch.autograd.grad(loss(query, key, **{name: given}), query)
+    value = loss(query, key, **{name: given})
+    given.zero_()
+    if name == "labels":
+        torch.testing.assert_close(torch.autograd.grad(value, query), wanted, rtol=0, atol=0)
+    elif kernel == "tiled":
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.grad(value, query)
+
+
+@kernels
 def test_an_anchor_without_samples_has_loss_0_and_the_others_theirs(kernel: Kernel) -> None:
     query, key = views(B, D, 2)
     exclude = torch.zeros(B, B, dtype=torch.bool)

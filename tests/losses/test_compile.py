@@ -1,6 +1,6 @@
 """Compiled losses have the values and gradients of plain ones, in one graph, and are compiled once."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -85,6 +85,25 @@ def test_mixed_precision_ends_at_the_loss() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         found = torch.autograd.grad(compiled(z0, z1), (z0, z1))
     torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_a_schedule_of_tau_plus_is_compiled_once_more() -> None:
+    z = embeddings(8, 4, seed=1), embeddings(8, 4, seed=2)
+    loss = dc.DebiasedNTXentLoss(kernel="dense")
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for step in range(12):
+        loss.tau_plus = 0.01 * (step + 1)
+        torch.testing.assert_close(compiled(*z), loss(*z), rtol=1e-13, atol=0)
+        assert loss.diagnostics.tau_plus == pytest.approx(loss.tau_plus)
+        torch.testing.assert_close(compiled(*z, tau_plus=0.02), loss(*z, tau_plus=0.02), rtol=1e-13, atol=0)
+    assert counters["stats"]["unique_graphs"] <= 4
+
+
+@pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
+def test_a_batch_of_one_is_part_of_a_graph(make: Any) -> None:
+    z = embeddings(1, 4, seed=1), embeddings(1, 4, seed=2)
+    loss: Callable[..., torch.Tensor] = torch.compile(make(kernel="dense"), fullgraph=True, backend="aot_eager")
+    assert loss(*z) == 0
 
 
 def test_a_graph_looks_at_no_values() -> None:

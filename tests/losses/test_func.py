@@ -70,3 +70,15 @@ def test_tiles_say_what_to_pass(make: Any) -> None:
         torch.func.grad(make(kernel="tiled"))(z, z.flip(0))
     wanted = torch.func.grad(make(kernel="dense"))(z, z.flip(0))
     torch.testing.assert_close(torch.func.grad(make(kernel="auto"))(z, z.flip(0)), wanted)
+
+
+@pytest.mark.parametrize(
+    "loss", [dc.DebiasedNTXentLoss(kernel="tiled"), dc.DebiasedNTXentLoss(beta=0.5, kernel="tiled")]
+)
+def test_forward_mode_of_tiles_is_one_clear_line(loss: dc.DebiasedNTXentLoss) -> None:
+    z0, z1 = (z.detach() for z in (embeddings(6, 4, seed=1), embeddings(6, 4, seed=2)))
+    with (
+        forward_ad.dual_level(),
+        pytest.raises(RuntimeError, match="forward mode was asked for: pass kernel='dense'"),
+    ):
+        loss(forward_ad.make_dual(z0, z1), z1)

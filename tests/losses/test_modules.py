@@ -203,3 +203,10 @@ def test_a_temperature_may_be_any_real_number(temperature: Any, kernel: Any) -> 
     z = torch.randn(2, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found, wanted = (dc.DebiasedNTXentLoss(t, kernel=kernel)(*z) for t in (temperature, float(temperature)))
     assert float(found) == pytest.approx(float(wanted), rel=1e-12)
+
+
+def test_a_module_can_be_made_without_memory() -> None:
+    """As large models are: on the meta device, whose tensors have no values."""
+    with torch.device("meta"):
+        loss = dc.DebiasedNTXentLoss(torch.nn.Parameter(torch.tensor(0.5)), torch.full((4,), 0.1))
+    assert "temperature=tensor of ()" in repr(loss)

@@ -146,7 +146,8 @@ def test_anchors_without_positives_have_loss_0(kernel: Kernel) -> None:
     for labels in (None, torch.tensor([3])):
         value = loss(lone, labels)
         torch.testing.assert_close(value, authors(lone, 0.2, torch.ones(1, 1, dtype=torch.float64)))
-    assert (loss(lone[:, :1], torch.tensor([3])) == 0).all()
+    with pytest.warns(UserWarning, match="a batch of one has no unlabeled samples, so its loss is 0"):
+        assert (loss(lone[:, :1], torch.tensor([3])) == 0).all()
 
 
 def test_settings_print_and_scale() -> None:
@@ -185,3 +186,8 @@ def test_wrong_calls_are_one_line(call: dict[str, Any], message: str) -> None:
 def test_wrong_settings_are_one_line(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dc.DebiasedSupConLoss(**setting)
+
+
+def test_a_batch_of_one_says_that_it_has_no_unlabeled_samples() -> None:
+    with pytest.warns(UserWarning, match="a batch of one has no unlabeled samples, so its loss is 0"):
+        assert dc.DebiasedSupConLoss()(embeddings(1, 2, 4, seed=1)) == 0

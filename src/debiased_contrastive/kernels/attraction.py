@@ -11,7 +11,7 @@ from torch import Tensor
 from debiased_contrastive.kernels.absent import Absent, tiles
 from debiased_contrastive.kernels.log_mean import Kernel, is_dense, product, side_of_tile
 from debiased_contrastive.kernels.weights import Form
-from debiased_contrastive.numerics import first_derivative, without_autocast
+from debiased_contrastive.numerics import ReverseMode, first_derivative, without_autocast
 
 _NO_SECOND_DERIVATIVE = (
     "attraction in tiles has first derivatives only, a derivative of its gradient was asked for: "
@@ -50,7 +50,7 @@ def attracted(rows: Tensor, columns: Tensor, attraction: Attraction, kernel: Ker
     return (rows * sums).sum(1), totals
 
 
-class _WeightedSums(torch.autograd.Function):
+class _WeightedSums(ReverseMode):
     """sum_j a_ij columns_j (a, d) and sum_j a_ij (a,); the backward makes the tiles of a again."""
 
     @staticmethod

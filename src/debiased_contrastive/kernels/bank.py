@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.absent import tiles
-from debiased_contrastive.numerics import are_transforms_active, first_derivative, without_autocast
+from debiased_contrastive.numerics import ReverseMode, are_transforms_active, first_derivative, without_autocast
 
 NUMBERS_AT_ONCE = 2**22
 """Largest number of values held at a time: 16 MiB of float32."""
@@ -35,7 +35,7 @@ def bank_logits(anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
     return logits
 
 
-class _BankLogits(torch.autograd.Function):
+class _BankLogits(ReverseMode):
     @staticmethod
     def forward(ctx: Any, anchors: Tensor, bank: Tensor, places: Tensor) -> Tensor:
         ctx.save_for_backward(anchors, bank, places)

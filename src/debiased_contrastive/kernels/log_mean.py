@@ -46,8 +46,8 @@ def log_mean(
         tile = side_of_tile(rows)
         sums = tiled.log_sum_exp(rows, columns, absent, scales, bound=bound, tile=tile, both=both)
     count = absent.present(rows.shape[0], others.shape[-2], rows.device)
-    if torch.compiler.is_compiling():
-        # A logarithm of Python's would bind the graph to this very batch size.
+    if torch.compiler.is_compiling() or (isinstance(count, int) and not count):
+        # A logarithm of Python's would bind the graph to this very batch size, and there is none of 0.
         count = number_like(count, rows).expand(rows.shape[0])
     return _divide(sums, count.repeat(2) if both and isinstance(count, Tensor) else count, beta)
 

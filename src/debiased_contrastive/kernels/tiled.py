@@ -10,7 +10,7 @@ from torch import Tensor
 
 from debiased_contrastive.kernels.absent import Absent, tiles
 from debiased_contrastive.kernels.weights import MateWeights, PairWeights
-from debiased_contrastive.numerics import first_derivative, without_autocast
+from debiased_contrastive.numerics import ReverseMode, first_derivative, without_autocast
 
 Scales: TypeAlias = tuple[float, ...]
 Case: TypeAlias = Literal["rows", "both", "self"]
@@ -170,18 +170,19 @@ class Plan:
         return scaled, weights
 
 
-class _TiledLogSumExp(torch.autograd.Function):
+class _TiledLogSumExp(ReverseMode):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, columns: Tensor | None, plan: Plan) -> tuple[Tensor, Tensor]:
         out, totals, ctx.kept = sum_tiles(rows, columns, plan)
-        ctx.save_for_backward(rows, columns, out)
+        # The mask is too large to be copied; to be saved is to be watched for changes.
+        ctx.save_for_backward(rows, columns, out, plan.absent.pairs)
         ctx.plan = plan
         ctx.mark_non_differentiable(totals)
         return out, totals
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _of_totals: Tensor) -> tuple[Tensor | None, ...]:
-        rows, columns, out = ctx.saved_tensors
+        rows, columns, out, _mask = ctx.saved_tensors
         d_rows, d_columns = gradients_of_tiles(
             rows, columns, out, grad, ctx.plan, ctx.kept, columns_need_grad=ctx.needs_input_grad[1]
         )

@@ -10,7 +10,13 @@ import torch
 from torch import Tensor
 
 from debiased_contrastive.kernels.tiled import LOG2_E, NO_SECOND_DERIVATIVE, SAFE_EXPONENT
-from debiased_contrastive.numerics import first_derivative, gradient_of_normalise, normalise, without_autocast
+from debiased_contrastive.numerics import (
+    ReverseMode,
+    first_derivative,
+    gradient_of_normalise,
+    normalise,
+    without_autocast,
+)
 
 Sloped: TypeAlias = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 """From e^{s+} and the sums of e^u (2b,) to the losses, and their derivatives by s+ and by the sums."""
@@ -36,7 +42,7 @@ def losses_of_views(
     return losses, positive, sums
 
 
-class _LossesOfViews(torch.autograd.Function):
+class _LossesOfViews(ReverseMode):
     @staticmethod
     def forward(
         ctx: Any, z0: Tensor, z1: Tensor, sloped: Sloped, length: float, mean: bool
@@ -50,7 +56,9 @@ class _LossesOfViews(torch.autograd.Function):
         own.zero_()
         sums = tile.sum(1)
         losses, by_positive, by_sum = sloped(positive, sums)
-        ctx.save_for_backward(z0, z1, unit, norm, tile, by_positive, by_sum)
+        # Only a second derivative asks for the views themselves; one that needs none may be of inference mode.
+        views = (z if needed else None for z, needed in zip((z0, z1), ctx.needs_input_grad, strict=False))
+        ctx.save_for_backward(*views, unit, norm, tile, by_positive, by_sum)
         ctx.length, ctx.share = length, 1 / len(losses) if mean else 1.0
         ctx.mark_non_differentiable(positive, sums)
         return losses.mean() if mean else losses, positive, sums
@@ -64,10 +72,14 @@ class _LossesOfViews(torch.autograd.Function):
         d_logits = torch.add(weights.unsqueeze(1), weights).mul_(tile)
         # Both anchors of an input have the same positive, which is in no sum.
         d_positive = (grad * by_positive).view(2, -1).sum(0)
-        for other in (-len(z0), len(z0)):
+        b = unit.shape[1]
+        for other in (-b, b):
             d_logits.diagonal(other).copy_(d_positive)
         with without_autocast(unit.device):
             d_unit = torch.mm(d_logits, unit.flatten(0, 1)).view_as(unit)
         d_z = gradient_of_normalise(d_unit, unit, norm, ctx.length)
-        views = zip(d_z, (z0, z1), strict=True)
-        return *(first_derivative(d_view, z, NO_SECOND_DERIVATIVE) for d_view, z in views), None, None, None
+        views = (
+            None if z is None else first_derivative(d_view, z, NO_SECOND_DERIVATIVE)
+            for d_view, z in zip(d_z, (z0, z1), strict=True)
+        )
+        return *views, None, None, None

@@ -49,6 +49,8 @@ def cached_backward(
     """
     if not isinstance(chunk, int) or chunk < 1:
         raise ValueError(f"chunk must be a whole number of at least 1; got {chunk!r}: as many samples as fit")
+    if not torch.is_grad_enabled():
+        raise ValueError("cached_backward computes gradients; it got torch.no_grad(): call it outside")
     if not inputs:
         raise ValueError("cached_backward needs the inputs to encode; got none: pass the views of a batch")
     encoders = list(encode) if isinstance(encode, Sequence) else [encode] * len(inputs)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -15,7 +14,7 @@ from debiased_contrastive.kernels.log_mean import Kernel
 from debiased_contrastive.losses.auto import AutoTauPlus, resolve_tau_plus
 from debiased_contrastive.losses.checks import Calls, Checks
 from debiased_contrastive.losses.diagnostics import Diagnostics
-from debiased_contrastive.losses.inputs import check_logits, check_temperature
+from debiased_contrastive.losses.inputs import check_logits, check_temperature, warn_alone, warn_caller
 from debiased_contrastive.losses.knowledge import Strength
 from debiased_contrastive.losses.options import Options
 from debiased_contrastive.losses.pairs import PairsSeen
@@ -220,6 +219,9 @@ class EmbeddingLoss(DebiasedLoss):
         temperature = temperature if isinstance(temperature, Tensor) else float(temperature)
         if not isinstance(used, AutoTauPlus):
             check_probabilities(used, look=look)
+        if torch.compiler.is_compiling() and isinstance(used, float) and used:
+            # As a number it would bind the graph to this very value.
+            used = torch.zeros((), dtype=torch.float64) + used
         check_choice("on_floor", self.on_floor, OnFloor)
         check_choice("kernel", self.kernel, Kernel)
         check_choice("checks", self.checks, Checks)
@@ -252,9 +254,7 @@ class EmbeddingLoss(DebiasedLoss):
 
         The last batch of an epoch may be one; a training should not end for it.
         """
-        warnings.warn(
-            "a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out", stacklevel=6
-        )
+        warn_alone()
         zeros = 0.0 * (first + second).sum(-1).repeat(anchors)
         return reduce_losses(zeros, self.reduction)
 
@@ -302,10 +302,9 @@ def _warn_if_dead(record: Record, number: int) -> None:
     """Warn where every anchor is clamped in the call of that number."""
     if record.rule == "clamp" and estimator.floored_share(record.statistics, record.tau_plus) == 1:
         low = _quantile(estimator.largest_tau_plus(record.statistics), 0.05)
-        warnings.warn(
+        warn_caller(
             f"every anchor is on the floor (call {number}), so no gradient reaches the unlabeled samples: "
-            f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'",
-            stacklevel=7,
+            f"lower tau_plus below {low:.2g}, raise the temperature, or use on_floor='cap_tau'"
         )
 
 
@@ -329,4 +328,5 @@ def format_setting(value: object) -> object:
         return f"ProcessGroup of {value.size()}"
     if not isinstance(value, Tensor):
         return value
-    return f"{value.item():.4g}" if value.numel() == 1 else f"tensor of {tuple(value.shape)}"
+    is_known = value.numel() == 1 and not value.is_meta
+    return f"{value.item():.4g}" if is_known else f"tensor of {tuple(value.shape)}"

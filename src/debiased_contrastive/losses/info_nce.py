@@ -32,7 +32,7 @@ _SAME_NEGATIVES = (
 )
 _SHARED = (
     "batch size", *inputs.layout({}), "use of negatives", "number of hard negatives", "use of labels", "use of ids",
-    "use of exclude", "use of log_q", _SAME_NEGATIVES, *SHARED,
+    "columns of exclude", "use of log_q", _SAME_NEGATIVES, *SHARED,
 )  # fmt: skip
 
 
@@ -269,7 +269,7 @@ def _check_inputs(
     numbers = {"batch size": b, **inputs.layout(given), "use of negatives": negatives is not None}
     numbers |= {"number of hard negatives": 0 if hard is None else hard.shape[1]}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
-    numbers |= {"use of exclude": exclude is not None, "use of log_q": log_q is not None}
+    numbers |= {"columns of exclude": 0 if exclude is None else exclude.shape[1], "use of log_q": log_q is not None}
     return numbers, Annotations(*labels, *ids, exclude, log_q, None)
 
 
@@ -317,4 +317,7 @@ def _digest(negatives: Tensor | None) -> int:
     """A number that differs where shared negatives do; each query's own ones may differ."""
     if negatives is None or negatives.dim() != 2:
         return 0
-    return int(negatives.detach().double().sum().view(torch.int64))
+    values = negatives.detach().double().flatten()
+    # Of the same numbers in another order the sum is the same.
+    weights = torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device).sqrt()
+    return int((values @ weights).view(torch.int64))

@@ -1,5 +1,6 @@
 """Checks of the embeddings, labels, ids and masks that users pass, and the cast to the dtype of arithmetic."""
 
+import inspect
 import math
 import warnings
 from collections.abc import Mapping
@@ -12,6 +13,8 @@ from debiased_contrastive.kernels.gather import Share, is_anywhere
 from debiased_contrastive.numerics import number_like, working_dtype
 from debiased_contrastive.objectives.losses import check_tensor
 from debiased_contrastive.objectives.statistics import Statistics
+
+_OURS = ("debiased_contrastive.", "torch.")
 
 
 def check_embeddings(named: Mapping[str, Tensor], *, look: bool) -> None:
@@ -71,7 +74,7 @@ def check_both_or_neither(name: str, own: object, others: str, samples: object, 
 def check_codes(
     name: str, codes: Tensor | None, shape: tuple[int, ...], like: Tensor, *, lowest: int | None = None
 ) -> Tensor | None:
-    """The codes as int64; raise unless they are integers of that shape, where `like` is.
+    """A copy of the codes as int64; raise unless they are integers of that shape, where `like` is.
 
     lowest: look at their values, none of which may be smaller.
     """
@@ -90,7 +93,8 @@ def check_codes(
             f"{name} must be on the device of the embeddings; got {codes.device}: move them with "
             f".to({str(like.device)!r})"
         )
-    codes = codes.long()
+    # A copy, since the backward reads them again: by then a queue may hold others.
+    codes = codes.to(torch.int64, copy=True)
     if lowest is not None and codes.numel() and int(codes.min()) < lowest:
         raise ValueError(
             f"{name} must be >= {lowest}; got {int(codes.min())}: the oracle needs every label, "
@@ -151,11 +155,24 @@ def check_present(present: float | Tensor, share: Share, *, look: bool) -> None:
 def warn_if_empty(present: float | Tensor, *, look: bool) -> None:
     """Warn where an anchor has no unlabeled sample, or none that weighs anything."""
     if look and isinstance(present, Tensor) and (empty := int((present == 0).sum())):
-        warnings.warn(
+        warn_caller(
             f"labels, ids, masks or weights leave {empty} of {len(present)} anchors without unlabeled samples: "
-            "nothing repels them",
-            stacklevel=7,
+            "nothing repels them"
         )
+
+
+def warn_alone() -> None:
+    """Warn of a batch of one; a compiled graph has no way to."""
+    if not torch.compiler.is_compiling():
+        warn_caller("a batch of one has no unlabeled samples, so its loss is 0: drop_last=True leaves it out")
+
+
+def warn_caller(message: str) -> None:
+    """Warn at the line that called the loss, however many of ours and of torch's lie between."""
+    frame, depth = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(message, stacklevel=depth)
 
 
 def without_empty(count: float | Tensor, left: float | Tensor) -> float | Tensor:
@@ -173,7 +190,7 @@ def check_temperature(temperature: float | Tensor, *, look: bool) -> None:
         )
     if not isinstance(temperature, Tensor | Real):
         raise ValueError(f"temperature must be a float or a tensor; got {temperature!r}: 0.5 is SimCLR's")
-    if isinstance(temperature, Tensor) and not look:
+    if isinstance(temperature, Tensor) and (not look or temperature.is_meta):
         return
     value = float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
     if not 0 < value < math.inf:

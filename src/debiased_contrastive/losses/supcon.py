@@ -21,7 +21,7 @@ from debiased_contrastive.objectives.checks import OnFloor, Reduction
 from debiased_contrastive.objectives.losses import check_tensor, check_weights
 from debiased_contrastive.objectives.statistics import Statistics, log_mean_exp
 
-_SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "use of mask")
+_SHARED = ("batch size", *inputs.layout({}), "number of views", "use of labels", "columns of mask")
 
 
 class DebiasedSupConLoss(EmbeddingLoss):
@@ -125,6 +125,9 @@ class DebiasedSupConLoss(EmbeddingLoss):
         device = features.device if isinstance(features, Tensor) else torch.device("cpu")
         share, (options, codes, same) = check_everywhere(check, _SHARED, device, gather=self.gather_distributed)
         _check_columns(same, share)
+        # Of three views each is pulled to the others, and they compete.
+        if share.total == 1 and features.shape[1] < 3:
+            inputs.warn_alone()
         with without_autocast(device):
             z = scale_views({f"view {k}": view for k, view in enumerate(features.unbind(1))}, options)
             statistics = _statistics(_Batch.of(z, share), options, codes, same)
@@ -297,7 +300,7 @@ def _check_inputs(
         check_weights(mask, tuple(mask.shape), features.device, look=options.look)
     options.check_tau_plus(features[:, 0, 0])
     numbers = {"batch size": b, **inputs.layout({"features": features}), "number of views": v}
-    numbers |= {"use of labels": labels is not None, "use of mask": mask is not None}
+    numbers |= {"use of labels": labels is not None, "columns of mask": 0 if mask is None else mask.shape[1]}
     return numbers, (options, labels, mask)
 
 

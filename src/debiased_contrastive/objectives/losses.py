@@ -186,7 +186,7 @@ def check_probabilities(tau_plus: float | Tensor, *, look: bool = True) -> None:
             f"tau_plus must be a float or a floating-point tensor; got dtype {tau_plus.dtype}: "
             "convert it with .float()"
         )
-    if not look:
+    if not look or tau_plus.is_meta:
         return
     inside = (tau_plus >= 0) & (tau_plus < 1)
     if not bool(inside.all()):
