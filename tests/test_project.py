@@ -349,7 +349,9 @@ def test_the_speed_in_the_readme_is_that_of_the_results() -> None:
     for pairs in (256, 1024, 4096, 32768):
         cells = [rows[name, pairs] for name in ("ours", "lightly", "paper-formula", "pml-supcon")]
         shown = [
-            "over 4 GiB" if "skipped" in one else f"{1e3 * one['seconds']:,.0f} ms, {one['extra_mib']:,.0f} MiB"
+            "over 4 GiB"
+            if "skipped" in one
+            else f"{1e3 * one['seconds']:,.{int(pairs < 1024)}f} ms, {one['extra_mib']:,.0f} MiB"
             for one in cells
         ]
         assert f"| {pairs:,} | {' | '.join(shown)} |" in (ROOT / "README.md").read_text()
