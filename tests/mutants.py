@@ -86,8 +86,8 @@ MUTANTS = [
     Mutant("numerics.py", "widest = torch.float32\n", "widest = torch.bfloat16\n", "half precision inside"),
     Mutant("kernels/absent.py", "return num_columns - self.block", "return num_columns", "N off by the anchor's own block"),
     Mutant("kernels/absent.py", "start = max(rows.start + self.offset", "start = max(rows.start", "own rows of other processes"),
-    Mutant("kernels/absent.py", "masked_fill_(~_equal(codes", "masked_fill_(_equal(codes", "mask of known positives inverted"),
-    Mutant("kernels/absent.py", "for codes in self.same:\n            tile.masked_fill_(_equal(codes", "for codes in self.same:\n            tile.masked_fill_(~_equal(codes", "mask of the unbiased oracle inverted"),
+    Mutant("kernels/absent.py", "fill(tile, ~_equal(codes", "fill(tile, _equal(codes", "mask of known positives inverted"),
+    Mutant("kernels/absent.py", "for codes in self.same:\n            tile = fill(tile, _equal(codes", "for codes in self.same:\n            tile = fill(tile, ~_equal(codes", "mask of the unbiased oracle inverted"),
     Mutant("kernels/log_mean.py", "(1 + beta, beta) if beta", "(1 + beta, 1.0) if beta", "scale of the tilt's weights"),
     Mutant("kernels/tiled.py", "if of_columns is not None and not plan.is_symmetric(i, j):", "if of_columns is not None:", "tiles on the diagonal counted twice"),
     Mutant("kernels/tiled.py", "None if plan.is_symmetric(i, j) else d_others", "d_others", "tiles on the diagonal twice in the gradient"),
@@ -302,7 +302,7 @@ MUTANTS = [
     *(
         Mutant(path, old, new, what, ("tests/losses/test_knowledge.py", "tests/negatives"))
         for path, old, new, what in (
-            ("kernels/weights.py", "mul_(-factor).add_(1.0).clamp_(min=0.0)", "mul_(-factor).add_(1.0)", "weights below 0"),
+            ("kernels/weights.py", "mul_(-factor).add_(1.0).clamp_min_(0.0)", "mul_(-factor).add_(1.0)", "weights below 0"),
             ("kernels/weights.py", "masked_fill(columns < 0, -2)", "masked_fill(columns < 0, -1)", "unknown codes equal each other"),
             ("kernels/weights.py", "div_(len(of_rows))", "div_(1)", "number of equal codes, not their share"),
             ("kernels/weights.py", "not isinstance(self.form, GivenWeights) and not isinstance(self.strength, Tensor)", "True", "weights of one side for both"),
@@ -314,7 +314,7 @@ MUTANTS = [
             ("kernels/attraction.py", "torch.threshold_(q, self.above, 0.0)", "torch.threshold_(q, 0.0, 0.0)", "attraction to everybody"),
             ("kernels/attraction.py", "d_columns[j].addmm_(of_tile.T, grad[i])", "d_columns[j].addmm_(of_tile.T, 0 * grad[i])", "attraction of one side alone"),
             ("losses/pairs.py", "/ (1 + attraction * totals)", "/ (1 + totals)", "mean of the numerator"),
-            ("kernels/weights.py", ".sub_(self.negatives.tile(rows, columns)).clamp_(min=0.0)", ".mul_(0.0)", "the own positive pushed away"),
+            ("kernels/weights.py", ".sub_(self.negatives.tile(rows, columns)).clamp_min_(0.0)", ".mul_(0.0)", "the own positive pushed away"),
             ("losses/knowledge.py", "values = values.detach().clone()", "values = values.detach()", "knowledge that changes before the backward"),
             ("losses/pairs.py", "total.square() / torch.where(squares > 0, squares, 1.0)", "total / torch.where(squares > 0, squares, 1.0)", "effective number"),
             ("losses/pairs.py", "covariance = (e * q).sum(1) / count - mean_q", "covariance = (e * q).sum(1) / count", "covariance without the product of means"),
@@ -322,7 +322,7 @@ MUTANTS = [
             ("losses/knowledge.py", "self.weights.repeat_interleave(repeats)", "self.weights.repeat(repeats)", "strength of the wrong anchor"),
             ("losses/nt_xent.py", "or told.known is not None", "or False", "knowledge and tau_plus at once"),
             ("losses/pairs.py", "(positive + attraction * sums)", "attraction * sums", "attraction without the positive"),
-            ("losses/bank.py", "q += (codes[places] == own) & (own >= 0)", "q += codes[places] == own", "unknown rows of a bank share a class"),
+            ("losses/bank.py", "q = q + ((codes[places] == own) & (own >= 0))", "q = q + (codes[places] == own)", "unknown rows of a bank share a class"),
             ("losses/bank.py", "lacking = (attraction * pulling - weights).clamp(min=0.0)", "lacking = 0 * pulling", "mates of a bank not in the denominator"),
             ("objectives/losses.py", "losses + statistics.attraction if isinstance(statistics.attraction, Tensor) else losses", "losses", "attraction forgotten"),
             ("objectives/statistics.py", "total = torch.where(present, weights, 0.0).sum(-1)", "total = weights.sum(-1)", "weights of absent samples"),
@@ -350,7 +350,7 @@ MUTANTS = [
     *(
         Mutant(path, old, new, what, ("tests/losses/test_columns.py", "tests/losses/test_decoupled.py", "tests/losses/test_supcon.py", "tests/kernels/test_gather.py"))
         for path, old, new, what in (
-            ("kernels/absent.py", "tile.masked_fill_(self.pairs[rows, columns], value)", "pass", "excluded pairs met"),
+            ("kernels/absent.py", "tile = fill(tile, self.pairs[rows, columns], value)", "pass", "excluded pairs met"),
             ("kernels/absent.py", "return self.pairs is None", "return True", "a mask of one side for both"),
             ("losses/directions.py", "columns = torch.cat([columns, -log_q.unsqueeze(-1)], -1)", "columns = torch.cat([columns, log_q.unsqueeze(-1)], -1)", "popular samples weigh more"),
             ("losses/directions.py", "parts[0] - log_q.detach().max()", "parts[0] - log_q.detach().min()", "floor of the rarest sample"),

@@ -44,8 +44,12 @@ def test_one_graph_with_the_values_and_gradients_of_a_plain_call(name: str) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["nt_xent", "nt_xent, labels", "nt_xent, partitions", "info_nce, symmetric", "bank"]
-)
+    "name",
+    [
+        "nt_xent", "nt_xent, labels", "nt_xent, partitions", "info_nce, symmetric",
+        "info_nce, queue, labels and ids", "info_nce, hard negatives, exclude, log_q", "bank",
+    ],
+)  # fmt: skip
 def test_other_batch_sizes_are_compiled_once_more(name: str) -> None:
     sizes = (8, 12, 14, 9)
     compiled = torch.compile(calls(kernel="dense")[name].loss, fullgraph=True, backend="eager")

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 import debiased_contrastive as dc
-from tests.losses.calls import calls
+from tests.losses.calls import Call, calls
 from tests.losses.cases import embeddings
 
 CALLS = calls(kernel="dense")
@@ -44,17 +44,24 @@ def test_independent_batches_at_once(name: str) -> None:
     torch.testing.assert_close(gradients[1], torch.func.grad(call.value)(*batches[1]))
 
 
-def test_batches_with_labels_of_their_own() -> None:
-    loss = dc.DebiasedNTXentLoss(0.5, kernel="dense")
-    z = embeddings(3, 2, 8, 5, seed=1).detach()
-    labels = torch.randint(3, (3, 8), generator=torch.Generator().manual_seed(0))
+@pytest.mark.parametrize("name", [name for name, call in CALLS.items() if set(call.rest) - {"banks"}])
+def test_batches_with_annotations_of_their_own(name: str) -> None:
+    """Labels, ids, masks and knowledge; the embeddings are the same in all."""
+    call = CALLS[name]
+    told = {key: value for key, value in call.rest.items() if isinstance(value, Tensor)}
+    orders = torch.stack([torch.arange(8), torch.arange(8).flip(0), torch.arange(8).roll(3)])
+    batches = {key: torch.stack([_shuffled(value, order) for order in orders]) for key, value in told.items()}
 
-    def value(views: Tensor, classes: Tensor) -> Tensor:
-        result: Tensor = loss(*views, labels=classes)
-        return result
+    def value(of_batch: dict[str, Tensor]) -> Tensor:
+        return Call(call.loss, call.inputs, {**call.rest, **of_batch}).value(*(z.detach() for z in call.inputs))
 
-    wanted = torch.stack([value(*batch) for batch in zip(z, labels, strict=True)])
-    torch.testing.assert_close(torch.vmap(value)(z, labels), wanted)
+    wanted = torch.stack([value({key: each[k] for key, each in batches.items()}) for k in range(3)])
+    torch.testing.assert_close(torch.vmap(value)(batches), wanted)
+
+
+def _shuffled(told: Tensor, order: Tensor) -> Tensor:
+    """The rows in another order, where they are those of the batch."""
+    return told[order] if len(told) == len(order) else told
 
 
 def test_what_follows_training_says_what_to_pass() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from debiased_contrastive.numerics import are_transforms_active
+
 Codes = tuple[Tensor, Tensor]
 """One integer per row (a,), and one per column (n,) or per row and column (a, n)."""
 
@@ -42,16 +44,18 @@ class Absent:
     def remove_(self, tile: Tensor, rows: slice, columns: slice, value: float = -math.inf) -> Tensor:
         """Write `value` over what is absent in a tile of these rows and columns: -inf in logits, 0 in weights.
 
-        Rows and columns begin at a multiple of `block`; see `whole_blocks`.
+        Rows and columns begin at a multiple of `block`; see `whole_blocks`. Under torch.func the result is a copy.
         """
         if self.block:
             self._remove_blocks(tile, rows, columns, value)
+        # One tile cannot hold what is absent in each of several batches.
+        fill = torch.Tensor.masked_fill if are_transforms_active() else torch.Tensor.masked_fill_
         for codes in self.same:
-            tile.masked_fill_(_equal(codes, rows, columns), value)
+            tile = fill(tile, _equal(codes, rows, columns), value)
         for codes in self.differ:
-            tile.masked_fill_(~_equal(codes, rows, columns), value)
+            tile = fill(tile, ~_equal(codes, rows, columns), value)
         if self.pairs is not None:
-            tile.masked_fill_(self.pairs[rows, columns], value)
+            tile = fill(tile, self.pairs[rows, columns], value)
         return tile
 
     def whole_blocks(self, tile: int) -> int:
@@ -65,13 +69,20 @@ class Absent:
         is_one_code = len(self.same) == 1 and not self.differ and not self.block and self.pairs is None
         if is_one_code and self.same[0][1].dim() == 1:
             return num_columns - _equal_count(self.same[0])
+        if torch.compiler.is_compiling() or are_transforms_active():
+            # All pairs exist at once there, and a number of tiles would bind a graph to this very batch size.
+            return self._count(slice(0, num_rows), slice(0, num_columns), device)
         count = torch.zeros(num_rows, dtype=torch.int64, device=device)
         tile = self.whole_blocks(_COUNT_TILE)
         for i in tiles(num_rows, tile):
             for j in tiles(num_columns, tile):
-                ones = torch.ones(i.stop - i.start, j.stop - j.start, device=device)
-                count[i] += (self.remove_(ones, i, j) > 0).sum(1)
+                count[i] += self._count(i, j, device)
         return count
+
+    def _count(self, rows: slice, columns: slice, device: torch.device) -> Tensor:
+        """How many columns of a tile exist for each of its rows."""
+        ones = torch.ones(rows.stop - rows.start, columns.stop - columns.start, device=device)
+        return (self.remove_(ones, rows, columns) > 0).sum(1)
 
     def _remove_blocks(self, tile: Tensor, rows: slice, columns: slice, value: float) -> None:
         # Rows and columns are in the same order, so only where both ranges meet is anything absent:

@@ -6,6 +6,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
+from debiased_contrastive.numerics import are_transforms_active
+
 
 @dataclass(frozen=True)
 class Membership:
@@ -59,6 +61,8 @@ class Partitions:
         of_rows = self.of_rows[:, rows].unsqueeze(2)
         of_columns = self.of_columns[..., columns]
         of_columns = of_columns if of_columns.dim() == 2 else of_columns[:, rows]
+        if are_transforms_active():  # Several batches at once cannot write into given memory.
+            return (of_rows == of_columns.view(len(of_rows), -1, of_columns.shape[-1])).to(self.dtype).mean(0)
         # Comparing into the type of the codes is ten times as fast as into booleans.
         equal = of_rows.new_empty(of_rows.shape[1], of_columns.shape[-1])
         count = torch.zeros_like(equal)
@@ -98,7 +102,7 @@ Form: TypeAlias = Membership | Partitions | GivenWeights
 def negative_weights_(q: Tensor, strength: float | Tensor) -> Tensor:
     """max(0, 1 - strength_i q_ij) of q (a, n), in its memory; strength is one number, or one for each row (a,)."""
     factor = strength.unsqueeze(1) if isinstance(strength, Tensor) else strength
-    return q.mul_(-factor).add_(1.0).clamp_(min=0.0)
+    return q.mul_(-factor).add_(1.0).clamp_min_(0.0)
 
 
 @dataclass(frozen=True)
@@ -144,4 +148,4 @@ class MateWeights:
     def tile(self, rows: slice, columns: slice) -> Tensor:
         """The weights of a tile, in memory of their own."""
         mates = torch.threshold_(self.negatives.form.same_class(rows, columns), self.above, 0.0)
-        return mates.mul_(self.attraction).sub_(self.negatives.tile(rows, columns)).clamp_(min=0.0)
+        return mates.mul_(self.attraction).sub_(self.negatives.tile(rows, columns)).clamp_min_(0.0)

@@ -182,10 +182,10 @@ class DebiasedBankLoss(EmbeddingLoss):
 
     def _unlabeled(self, rows: Tensor, bank: Tensor, ids: Tensor, places: Tensor) -> Tensor:
         logits = bank_logits(rows, bank, places)
-        if self.exclude_own:
-            i, j = (slice(0, length) for length in logits.shape)
-            Absent(same=((ids, places),)).remove_(logits, i, j)
-        return logits
+        if not self.exclude_own:
+            return logits
+        i, j = (slice(0, length) for length in logits.shape)
+        return Absent(same=((ids, places),)).remove_(logits, i, j)
 
 
 class _Seen(NamedTuple):
@@ -245,7 +245,7 @@ def _look_up(
         q = torch.zeros(places.shape, dtype=dtype, device=places.device)
         for codes in known.rows.unbind(1):
             own = codes[ids].unsqueeze(1)
-            q += (codes[places] == own) & (own >= 0)
+            q = q + ((codes[places] == own) & (own >= 0))
         q /= known.rows.shape[1]
     return _Seen(q.repeat_interleave(views, 0), strength.repeated(views), membership)
 
