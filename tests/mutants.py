@@ -106,7 +106,7 @@ MUTANTS = [
     Mutant("objectives/slopes.py", "by_negative / (1 - tau_plus)", "by_negative * 1", "slope of the biased loss"),
     Mutant("objectives/slopes.py", "return losses, pull.addcmul_(positive, by_total, value=-tau_plus * count), by_total", "return losses, pull, by_total", "no pull of the correction"),
     Mutant("losses/nt_xent.py", "if not self.decoupled and (usual", "if (usual", "decoupled forgotten in one tile"),
-    Mutant("losses/nt_xent.py", "        and not options.beta\n", "", "tilt forgotten in one tile"),
+    Mutant("losses/nt_xent.py", "        and options.beta == 0\n", "", "tilt forgotten in one tile"),
     Mutant("losses/nt_xent.py", "        and options.floor.rule == \"clamp\"\n", "", "rule for the floor forgotten in one tile"),
     Mutant("kernels/tiled.py", "torch.stack([scale * of_scale for scale", "torch.stack([of_scale for scale", "scale missing in the gradient"),
     Mutant("kernels/tiled.py", "out = out.nan_to_num(nan=math.nan, posinf=math.inf, neginf=math.inf)", "out = out + 0", "gradient of an empty sum"),

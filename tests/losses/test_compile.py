@@ -103,6 +103,18 @@ def test_a_schedule_of_tau_plus_is_compiled_once_more() -> None:
     assert counters["stats"]["unique_graphs"] <= 4
 
 
+@pytest.mark.parametrize("setting", ["temperature", "beta", "strength", "attraction"])
+def test_a_schedule_of_other_settings_is_compiled_once_more(setting: str) -> None:
+    z = embeddings(8, 4, seed=1), embeddings(8, 4, seed=2)
+    known = {} if setting in ("temperature", "beta") else {"partitions": (torch.arange(8) % 3).unsqueeze(1)}
+    loss = dc.DebiasedNTXentLoss(kernel="dense")
+    compiled = torch.compile(loss, fullgraph=True, backend="eager")
+    for step in range(10):
+        setattr(loss, setting, 0.1 * (step + 1))
+        torch.testing.assert_close(compiled(*z, **known), loss(*z, **known), rtol=1e-13, atol=0)
+    assert counters["stats"]["unique_graphs"] <= 2
+
+
 @pytest.mark.parametrize("make", [dc.DebiasedNTXentLoss, dc.DebiasedInfoNCELoss])
 def test_a_batch_of_one_is_part_of_a_graph(make: Any) -> None:
     z = embeddings(1, 4, seed=1), embeddings(1, 4, seed=2)

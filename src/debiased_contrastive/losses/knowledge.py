@@ -54,7 +54,8 @@ class Strength:
     @property
     def is_nothing(self) -> bool:
         """Whether knowledge changes nothing, whatever it says."""
-        return not isinstance(self.weights, Tensor) and not self.weights and not self.attraction
+        # Compared, since `not` would bind a compiled graph to the very number.
+        return not isinstance(self.weights, Tensor) and self.weights == 0 and self.attraction == 0
 
     def for_each(self, like: Tensor, *, look: bool) -> "Strength":
         """The same, with a tensor checked and in the dtype of `like` (b,)."""

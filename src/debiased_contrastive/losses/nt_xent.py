@@ -202,6 +202,7 @@ def scale_views(views: dict[str, Tensor], options: Options) -> Tensor:
 
 def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, told: _Annotations) -> float | None:
     """tau_plus, if two views are all that counts, in one tile, with Eq. 8 as the paper has it; else None."""
+    # Settings are compared with 0, since `not` would bind a compiled graph to the very number.
     is_ignored = told.known is not None and options.strength.is_nothing
     is_usual = (
         share.is_alone
@@ -209,7 +210,7 @@ def _usual_tau_plus(views: dict[str, Tensor], share: Share, options: Options, to
         and told.positive_labels is None
         and (told.known is None or is_ignored)
         and len(views) == 2
-        and not options.beta
+        and options.beta == 0
         and options.floor.rule == "clamp"
         # With a bound, these are unit vectors, at a temperature that is no tensor.
         and fits_one_tile(share.total, working_dtype(*views.values()), options.bound)
