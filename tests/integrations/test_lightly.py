@@ -95,6 +95,15 @@ def test_a_last_batch_of_one_does_not_stop_a_training() -> None:
     assert NTXentLoss(0.5, (16, 5))(*views(1)) > 0
 
 
+def test_one_batch_that_overflows_does_not_stay_in_the_bank() -> None:
+    loss = NTXentLoss(0.5, (16, 5), tau_plus=0.05)
+    z0, z1 = (z.float() for z in views(b=4))
+    assert loss(z0, z1).isfinite()
+    assert loss(z0, z1 * torch.tensor([[1.0], [torch.inf], [1.0], [torch.nan]])).isnan()
+    assert loss(z0, z1).isfinite(), "a scaler skipped the step, the training goes on"
+    torch.testing.assert_close(loss.memory_bank.bank[4:8].norm(dim=1), torch.tensor([1.0, 0.0, 1.0, 0.0]))
+
+
 def test_it_shows_its_settings_and_refuses_wrong_ones() -> None:
     assert "temperature=0.5, tau_plus=0.1, on_floor=clamp" in repr(NTXentLoss())
     assert "DebiasedInfoNCELoss" in repr(NTXentLoss(0.1, (8, 5), tau_plus=0.01))

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import torch
 from lightly.models.modules.memory_bank import MemoryBankModule
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -74,5 +75,8 @@ class NTXentLoss(nn.Module):
         bank = self.memory_bank.bank.clone()
         loss = self.loss(out0, out1, negatives=bank)
         if out0.requires_grad:
-            self.memory_bank(F.normalize(out1.detach().to(bank), dim=1), update=True)
+            keys = out1.detach().to(bank)
+            # A scaler skips the step of a batch that overflowed, but a key that stays would spoil the next ones.
+            keys = torch.where(keys.isfinite().all(1, keepdim=True), keys, 0.0)
+            self.memory_bank(F.normalize(keys, dim=1), update=True)
         return loss
