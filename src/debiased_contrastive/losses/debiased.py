@@ -249,12 +249,18 @@ class EmbeddingLoss(DebiasedLoss):
         kernel, reduction = _usable_kernel(self.kernel), self.reduction
         return Options(temperature, used, floor, self.beta, self.normalize, bound, trust, kernel, reduction, look)
 
-    def _lone_pair(self, first: Tensor, second: Tensor, anchors: int) -> Tensor:
+    def _lone_pair(self, first: Tensor, second: Tensor, anchors: int, options: Options) -> Tensor:
         """The loss of a batch of one, which has no unlabeled samples: 0, with a graph, and a warning.
 
-        The last batch of an epoch may be one; a training should not end for it.
+        The last batch of an epoch may be one; a training should not end for it, nor for a look at its diagnostics.
         """
         warn_alone()
+        logit = (first * second).sum(-1).detach().repeat(anchors)
+        # Both means are the same, so that no tau_plus is too large.
+        nothing = torch.zeros_like(logit)
+        statistics = Statistics(logit, nothing, nothing, nothing, 1.0, options.lower(nothing))
+        record = Record(statistics, 0.0, options.floor.rule, objective=debiased)
+        self._keep(None if are_transforms_active() else record)
         zeros = 0.0 * (first + second).sum(-1).repeat(anchors)
         return reduce_losses(zeros, self.reduction)
 

@@ -213,7 +213,7 @@ class DebiasedInfoNCELoss(EmbeddingLoss):
         with without_autocast(device):
             z = _scale_embeddings(given, options)
             if negatives is None and columns == 1:
-                return self._lone_pair(z.query, z.key, 2 if self.symmetric else 1)
+                return self._lone_pair(z.query, z.key, 2 if self.symmetric else 1, options)
             directions = make_directions(z, told, share, symmetric=self.symmetric)
             statistics = compute_statistics(directions, z, told, share, options)
             pairs = directions[0].pairs(options)

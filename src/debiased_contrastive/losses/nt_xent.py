@@ -133,7 +133,7 @@ class DebiasedNTXentLoss(EmbeddingLoss):
         with without_autocast(device):
             if share.total == 1:
                 z = scale_views(views, options)
-                return self._lone_pair(z[:, 0], z[:, 1], 2)
+                return self._lone_pair(z[:, 0], z[:, 1], 2, options)
             if not self.decoupled and (usual := _usual_tau_plus(views, share, options, told)) is not None:
                 loss, statistics = _usual_loss(views, options, usual)
                 seen = _ignored_pairs(views, share, options, told.known)
