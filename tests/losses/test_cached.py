@@ -166,3 +166,17 @@ def test_wrong_calls_are_one_line(inputs: tuple[Any, ...], chunk: int, message: 
 def test_gradients_must_be_on() -> None:
     with torch.no_grad(), pytest.raises(ValueError, match="computes gradients; it got torch"):
         dc.cached_backward(lambda z: z.sum(), torch.nn.Identity(), torch.ones(2, 2), chunk=1)
+
+
+@pytest.mark.parametrize(
+    ("encode", "got"),
+    [
+        (lambda x: (x, x), "tuple"),
+        (lambda x: x[:1], r"torch.float64 \(1, 6\)"),
+        (lambda x: x.sum(), r"torch.float64 \(\)"),
+        (lambda x: x.long(), "torch.int64"),
+    ],
+)
+def test_what_is_no_embedding_is_one_line(encode: Callable[[Tensor], Any], got: str) -> None:
+    with pytest.raises(ValueError, match=f"a row for each of the 4 samples of a chunk; got {got}"):
+        dc.cached_backward(dc.DebiasedNTXentLoss(), encode, batch(1), batch(2), chunk=4)

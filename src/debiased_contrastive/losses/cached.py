@@ -77,10 +77,21 @@ def _embed(encoder: Encode, parts: list[Input], states: list["_RandomState"]) ->
     rows = []
     for part in parts:
         states.append(_RandomState(part))
-        rows.append(encoder(part))
+        rows.append(_check_rows(encoder(part), part))
     # Up to torch 2.4, autocast would use the weights that it cast here again, and they have no graph.
     torch.clear_autocast_cache()
     return torch.cat(rows).requires_grad_()
+
+
+def _check_rows(z: object, part: Input) -> Tensor:
+    """The embeddings of a part; raise unless they are a tensor with a row for each of its samples."""
+    if not isinstance(z, Tensor) or not z.is_floating_point() or z.shape[:1] != _first(part).shape[:1]:
+        got = f"{z.dtype} {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
+        raise ValueError(
+            f"encode must give floating-point embeddings, a row for each of the {len(_first(part))} samples of a "
+            f"chunk; got {got}: pass a function that takes them from what the model returns"
+        )
+    return z
 
 
 def _propagate(
