@@ -1,13 +1,17 @@
 """Verdicts of the benchmarks on rows made up for them."""
 
+import json
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import probe, training, views
+from benchmarks import cached, probe, training, views
 from benchmarks.measure import times
-from benchmarks.targets import Target, judged, speed_up
+from benchmarks.targets import TARGETS, Target, judged, speed_up
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def rows(**seconds: float) -> list[dict[str, Any]]:
@@ -84,3 +88,9 @@ def test_contenders_take_turns_to_and_fro() -> None:
     found = times({name: partial(calls.append, name) for name in "ab"}, rounds=3)
     assert "".join(calls) == "ab" + "ab" + "ba" + "ab", "a warm-up of each, then three rounds"
     assert {name: one["rounds"] for name, one in found.items()} == {"a": 3, "b": 3}
+
+
+@pytest.mark.parametrize(("name", "targets"), [("benchmarks", TARGETS), ("cached", cached.TARGETS)])
+def test_published_verdicts_are_by_the_targets_of_today(name: str, targets: tuple[Target, ...]) -> None:
+    results = json.loads((RESULTS / f"{name}.json").read_text())
+    assert results["targets"] == judged(results["rows"], targets)
