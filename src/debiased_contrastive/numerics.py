@@ -108,7 +108,8 @@ class ReverseMode(torch.autograd.Function):
     def jvp(_ctx: Any, *_tangents: Tensor | None) -> Any:
         """Raise in one line."""
         raise RuntimeError(
-            "kernel='tiled' has derivatives by backward alone, forward mode was asked for: pass kernel='dense'"
+            "kernel='tiled' has derivatives by backward alone, forward mode was asked for: pass kernel='dense', or "
+            "use torch.func.jvp, as DebiasedBankLoss needs it"
         )
 
 

@@ -89,3 +89,14 @@ def test_forward_mode_of_tiles_is_one_clear_line(loss: dc.DebiasedNTXentLoss) ->
         pytest.raises(RuntimeError, match="forward mode was asked for: pass kernel='dense'"),
     ):
         loss(forward_ad.make_dual(z0, z1), z1)
+
+
+def test_forward_mode_against_a_bank_says_what_serves() -> None:
+    call = CALLS["bank"]
+    z0, z1 = (z.detach() for z in call.inputs)
+    with (
+        forward_ad.dual_level(),
+        pytest.raises(RuntimeError, match=r"or use torch\.func\.jvp, as DebiasedBankLoss"),
+    ):
+        call.value(forward_ad.make_dual(z0, z1), z1)
+    assert torch.func.jvp(call.value, (z0, z1), (z1, z0))[1] != 0
