@@ -122,6 +122,9 @@ def test_a_temperature_that_changes_in_training() -> None:
     z, loss = embeddings(), NTXentLoss(0.5)
     loss.temperature = 0.2
     assert loss(z, LABELS) == NTXentLoss(0.2)(z, LABELS) != NTXentLoss(0.5)(z, LABELS)
+    loss.temperature = -0.2
+    with pytest.raises(ValueError, match=r"temperature must be positive and finite; got -0\.2"):
+        loss(z, LABELS)
 
 
 def test_half_precision_is_computed_in_float32() -> None:

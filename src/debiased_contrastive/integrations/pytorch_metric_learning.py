@@ -97,13 +97,13 @@ class _Objective(EmbeddingLoss):
         return f"temperature={t:.4g}, tau_plus={self.tau_plus}, on_floor={self.on_floor}, beta={self.beta}"
 
     def forward(self, similarity: Tensor, is_positive: Tensor, is_negative: Tensor, least: float) -> Tensor:
-        t = self.temperature.to(similarity) if isinstance(self.temperature, Tensor) else self.temperature
+        scale = self._options(look=False).scale(similarity)
         anchor, other = torch.where(is_positive)
-        logits = similarity / t
+        logits = similarity * scale
         unlabeled = logits.masked_fill(~is_negative, -torch.inf)
         u, n = log_mean_exp(unlabeled, self.beta)
         v, m = log_mean_exp(logits.masked_fill(~is_positive, -torch.inf))
-        lower = torch.as_tensor(least / t, dtype=logits.dtype, device=logits.device)
+        lower = torch.as_tensor(least * scale, dtype=logits.dtype, device=logits.device)
         statistics = Statistics(logits[anchor, other], u[anchor], n[anchor], v[anchor], m[anchor], lower)
         if not isinstance(self.tau_plus, AutoTauPlus):
             return self._losses(statistics, self.tau_plus, self.on_floor)
