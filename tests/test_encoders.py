@@ -1,6 +1,7 @@
 """`dc.load_encoder`: what a finished run learnt, ready to use; every other folder is one line."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,10 @@ def test_sentences_are_encoded_as_embed_encodes_them(folder: Path, tmp_path: Pat
     np.testing.assert_array_equal(vectors.numpy(), np.load(tmp_path / "z.npy"))
     with pytest.raises(ValueError, match="at least one sentence to encode; got none"):
         encoder.encode([])
+    mistakes: list[tuple[Any, str]] = [("sea1 sea2", "'sea1 sea2'"), (["sea1", None], "None")]
+    for wrong, got in mistakes:
+        with pytest.raises(ValueError, match=f"sentences must be a list of strings; got {got}"):
+            encoder.encode(wrong)
 
 
 def test_other_folders_are_refused_in_one_line(tmp_path: Path) -> None:

@@ -47,6 +47,10 @@ class SentenceEncoder(nn.Module):
     @torch.no_grad()
     def encode(self, sentences: Sequence[str]) -> Tensor:
         """(n, feature_dim) vectors of n sentences, on the CPU."""
+        wrong = [sentences] if isinstance(sentences, str) else [s for s in sentences if not isinstance(s, str)]
+        if wrong:
+            # Of a string the letters would be sentences.
+            raise ValueError(f"sentences must be a list of strings; got {wrong[0]!r:.60}: pass [sentence] for one")
         device, parts = next(self.parameters()).device, []
         # Sorted by length, so that there is little padding; the order is restored at the end.
         order = sorted(range(len(sentences)), key=lambda place: len(sentences[place]))
