@@ -17,7 +17,7 @@ from debiased_contrastive.reproduce.runner import Job, fill
 from debiased_contrastive.runs import Run
 from tests.reproduce.test_runner import small_job
 from tests.reproduce.test_ways import Seen
-from tests.reproduce.work import double, fail
+from tests.reproduce.work import die, double, fail
 
 distributed: Any = pytest.importorskip(
     "distributed", reason="Dask distributed is missing: the extra cluster has it"
@@ -72,6 +72,14 @@ def test_a_lost_worker_costs_nothing_but_time(tmp_path: Path) -> None:
             json.loads((tmp_path / place / f"{job.name}.json").read_text()) for place in ("out", "here")
         )
         assert found == wanted
+
+
+def test_a_run_that_kills_its_workers_is_one_line_and_the_others_go_on(tmp_path: Path) -> None:
+    jobs = [Job("dies", die), *(Job(f"lives-{number}", partial(double, number)) for number in range(3))]
+    with pytest.importorskip("dask").config.set({"distributed.scheduler.allowed-failures": 1}):
+        failures = fill(jobs, tmp_path, tmp_path / "runs", cluster="local:1", watch=Seen())
+    assert failures == ["dies: 2 workers died while they did it, perhaps for lack of memory"]
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"lives-0", "lives-1", "lives-2"}
 
 
 def test_nobody_at_the_address_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import distributed
+from dask import config as dask_config
 
-from debiased_contrastive.reproduce.runner import Job, StoppedError, Watch
-from debiased_contrastive.reproduce.ways import do
+from debiased_contrastive.reproduce.runner import Failed, Job, StoppedError, Watch
+from debiased_contrastive.reproduce.ways import do, explain
 
 dask: Any = distributed
 """It is only partly typed."""
@@ -43,7 +44,7 @@ def run_on_cluster(address: str, jobs: Sequence[Job], runs: Path, watch: Watch) 
         asked = {client.submit(_work, job, runs.resolve(), key=f"{job.name}-{time.time_ns()}"): job for job in jobs}
         while asked:
             for future in _wait(list(asked)):
-                yield asked.pop(future), future.result()
+                yield asked.pop(future), _receive(future)
             if watch.is_stopped:
                 stop.set()
                 client.cancel(list(asked))
@@ -55,6 +56,8 @@ def _connect(address: str) -> Iterator[Any]:
     """A client of the scheduler there, or of a cluster here that ends with it."""
     if local := re.fullmatch(r"local:(\d+)", address):
         with (
+            # A run that waits at a worker would share the blame for its death.
+            dask_config.set({"distributed.scheduler.worker-saturation": 1.0}),
             dask.LocalCluster(n_workers=int(local[1]), threads_per_worker=1, dashboard_address=None) as cluster,
             dask.Client(cluster) as client,
         ):
@@ -76,6 +79,19 @@ def _wait(futures: list[Any]) -> set[Any]:
     except TimeoutError:
         return set()
     return done
+
+
+def _receive(future: Any) -> Any:
+    """The result of a job, or why there is none: the others must go on, whatever it was."""
+    try:
+        return future.result()
+    except dask.KilledWorker as error:
+        return Failed(f"{error.allowed_failures + 1} workers died while they did it, perhaps for lack of memory")
+    except Exception as error:
+        return Failed(explain(error))
+    finally:
+        # Else the cluster would do the job again where the worker that did it is lost later.
+        future.release()
 
 
 def _work(job: Job, runs: Path) -> Any:
