@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 from debiased_contrastive.domain import find_domain
 from debiased_contrastive.domains import DOMAINS
 from debiased_contrastive.files import read_json, write_atomically
-from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
+from debiased_contrastive.runs import Run, check_same_run, flat_settings, open_run, settings_difference
 from debiased_contrastive.training.settings import as_json
 
 if TYPE_CHECKING:
@@ -175,13 +175,16 @@ def fill(
         watch: What is shown, and whether to stop.
 
     Raises:
-        ValueError: Before any work, where a file holds a result of other settings.
+        ValueError: Before any work, where a file or a folder of `runs` is of other settings.
         KeyboardInterrupt: Where the user asked to stop; every run wrote a checkpoint.
     """
     from debiased_contrastive.reproduce import ways
 
     watch, failures = watch or Lines(), []
     missing = missing_jobs(jobs, out)
+    for job in missing:
+        if job.domain:
+            check_same_run(runs / job.name, as_json(job.settings))
     for job, content in ways.choose(workers, cluster)(missing, runs, watch):
         if isinstance(content, Failed):
             failures.append(f"{job.name}: {content.reason}")
