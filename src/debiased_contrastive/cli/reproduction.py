@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from typing import get_args
 
 from debiased_contrastive.cli.commands import Reproduce
@@ -9,6 +10,7 @@ from debiased_contrastive.cli.terminal import Board, catch_interrupts, say, show
 from debiased_contrastive.report.numbers import count
 from debiased_contrastive.reproduce.item import Item, Request, Scale, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
+from debiased_contrastive.reproduce.results import count_seeds
 from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, missing_jobs, row_name
 
 _OTHERS = set(NAMES) - {"table3"}
@@ -34,6 +36,8 @@ def reproduce(command: Reproduce) -> None:
         return
     changed = [f"--{name} {value}" for name in ("epochs", "frames") if (value := getattr(command, name))]
     what = ", but with ".join([scale.what, *changed])
+    # What is shown holds all rows and seeds that are there, not only those that were asked for now.
+    missing_jobs(item.jobs(replace(request, seeds=max(request.seeds, count_seeds(folder)))), folder)
     missing, failures = missing_jobs(jobs, folder), list[str]()
     if missing and not command.show:
         _check_data(item, scale, request, missing[0])
@@ -46,10 +50,11 @@ def reproduce(command: Reproduce) -> None:
             say(f"{item.name} is not done: the same command goes on from the last checkpoints in {runs}")
             raise
     text = item.show(folder, command.scale, what)
-    if not text:
+    if not text and not failures:
         raise ValueError(f"{folder} holds no results yet: leave out --show to run {item.name}")
-    show(text.rstrip("\n"))
-    show(f"\nfiles are in {folder}")
+    if text:
+        show(text.rstrip("\n"))
+        show(f"\nfiles are in {folder}")
     if failures:
         say(f"debiased: {count(len(failures), 'run')} failed: {'; '.join(failures)}")
         sys.exit(1)

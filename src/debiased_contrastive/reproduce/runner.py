@@ -133,7 +133,13 @@ class Job:
         """Raise where a file holds a result of other settings; those that only one version knows do not count."""
         if self.settings is None:
             return
-        own, found = flat_settings(as_json(self.settings)), flat_settings(read_json(path).get("settings", {}))
+        try:
+            content = read_json(path)
+        except ValueError as error:
+            raise ValueError(f"{error}, or remove it to make it anew") from None
+        own, found = flat_settings(as_json(self.settings)), flat_settings(content.get("settings") or {})
+        if not found:
+            raise ValueError(f"{path} holds no settings, so it is no result: remove it to make it anew")
         if difference := settings_difference({key: own[key] for key in own if key in found}, found):
             raise ValueError(f"{path} is of other settings ({difference}): choose another --out, or remove it")
 
