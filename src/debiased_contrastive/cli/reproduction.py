@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 from debiased_contrastive.cli.commands import Reproduce
@@ -42,22 +43,37 @@ def reproduce(command: Reproduce) -> None:
     if missing and not command.show:
         _check_data(item, scale, request, missing[0])
         say(f"{item.name}, {what}: {len(missing)} of {count(len(jobs), 'run')} to do; a run takes {scale.cost}")
-        workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
-        try:
-            with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
-                failures = fill(jobs, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
-        except KeyboardInterrupt:
-            say(f"{item.name} is not done: the same command goes on from the last checkpoints in {runs}")
-            raise
-    text = item.show(folder, command.scale, what)
-    if not text and not failures:
-        raise ValueError(f"{folder} holds no results yet: leave out --show to run {item.name}")
-    if text:
-        show(text.rstrip("\n"))
-        show(f"\nfiles are in {folder}")
+        failures = _run(command, missing, folder)
+    # A folder of results may hold other tasks than the one of this command.
+    part, parts = (folder / jobs[0].name).parent, item.parts(folder)
+    if part in parts:
+        _show(item, part, command.scale, what)
+        if others := [other.name for other in parts if other != part]:
+            show(f"results of {', '.join(others)} are there, too: --task shows them")
+    elif not failures:
+        raise ValueError(f"{part} holds no results yet: leave out --show to run {item.name}")
     if failures:
         say(f"debiased: {count(len(failures), 'run')} failed: {'; '.join(failures)}")
         sys.exit(1)
+
+
+def _run(command: Reproduce, missing: list[Job], folder: Path) -> list[str]:
+    """Make results in a folder, and return a line for each that failed."""
+    workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
+    try:
+        with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
+            return fill(missing, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
+    except KeyboardInterrupt:
+        say(f"{command.item} is not done: the same command goes on from the last checkpoints in {runs}")
+        raise
+
+
+def _show(item: Item, part: Path, scale: ScaleName, what: str) -> None:
+    """Show the results in a folder first, which needs no more than to read them; then write that beside them."""
+    text = item.text(part, scale, what)
+    show(text)
+    item.write(part, text)
+    show(f"files are in {part}")
 
 
 def _refuse_idle_flags(command: Reproduce) -> None:

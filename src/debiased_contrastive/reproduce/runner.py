@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from debiased_contrastive.domain import find_domain
 from debiased_contrastive.domains import DOMAINS
-from debiased_contrastive.files import read_json, write_atomically
-from debiased_contrastive.runs import Run, check_same_run, flat_settings, open_run, settings_difference
+from debiased_contrastive.files import check_can_be_written, read_json, write_atomically
+from debiased_contrastive.runs import SETTINGS, Run, check_same_run, flat_settings, open_run, settings_difference
 from debiased_contrastive.training.settings import as_json
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ class Job:
         if not found:
             raise ValueError(f"{path} holds no settings, so it is no result: remove it to make it anew")
         if difference := settings_difference({key: own[key] for key in own if key in found}, found):
-            raise ValueError(f"{path} is of other settings ({difference}): choose another --out, or remove it")
+            raise ValueError(
+                f"{path} is of other settings ({difference}): ask for these, choose another --out, or remove it"
+            )
 
 
 class _Unseen:
@@ -181,7 +183,7 @@ def fill(
         watch: What is shown, and whether to stop.
 
     Raises:
-        ValueError: Before any work, where a file or a folder of `runs` is of other settings.
+        ValueError: Before any work, where a file or a folder of `runs` is of other settings, or cannot be written.
         KeyboardInterrupt: Where the user asked to stop; every run wrote a checkpoint.
     """
     from debiased_contrastive.reproduce import ways
@@ -189,7 +191,10 @@ def fill(
     watch, failures = watch or Lines(), []
     missing = missing_jobs(jobs, out)
     for job in missing:
+        check_can_be_written(out / f"{job.name}.json")
         if job.domain:
+            if not cluster:
+                check_can_be_written(runs / job.name / SETTINGS)
             check_same_run(runs / job.name, as_json(job.settings))
     for job, content in ways.choose(workers, cluster)(missing, runs, watch):
         if isinstance(content, Failed):
