@@ -128,3 +128,27 @@ def test_runs_that_all_failed_are_named_and_nothing_else(
     found = capsys.readouterr()
     assert found.out == ""
     assert found.err.endswith("debiased: 1 run failed: biased-seed0: RuntimeError: it rains\n")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_tables_and_the_list_fit_a_narrow_terminal(
+    columns: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "figure4c-small"
+    shutil.copytree(ROOT / "results" / "figure4c-small", place)
+    words = ["reproduce", "figure4c", "--out", str(tmp_path), "--show"]
+    main(words)
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("debiased_contrastive.cli.reproduction._width", lambda: columns)
+    main(words)
+    shown = capsys.readouterr().out
+    main(["reproduce", "--out", str(tmp_path)])
+    assert max(map(len, capsys.readouterr().out.splitlines()[:-1])) <= columns, "the last has a folder's name"
+    assert max(map(len, whole.splitlines())) > columns
+    *lines, place_line = shown.splitlines()
+    assert str(place) in place_line
+    assert max(map(len, lines)) <= columns
+    cells = [set(re.findall(r"\| +([^|\n]*±[^|\n]*?) +(?=\|)", text)) for text in (shown, whole)]
+    assert len(cells[0]) > 40
+    assert cells[0] == cells[1], "no cell is lost"
+    assert (place / "figure4c.md").read_text() in whole, "the file has whole tables"

@@ -1,14 +1,16 @@
 """`debiased reproduce`: list what there is, run what is missing, and show it beside the paper's numbers."""
 
 import os
+import shutil
 import sys
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
 from debiased_contrastive.cli.commands import Reproduce
 from debiased_contrastive.cli.terminal import Board, catch_interrupts, say, show
-from debiased_contrastive.report.numbers import count
+from debiased_contrastive.report.numbers import count, fit_width
 from debiased_contrastive.reproduce.item import Item, Request, Scale, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
 from debiased_contrastive.reproduce.results import count_seeds
@@ -71,9 +73,14 @@ def _run(command: Reproduce, missing: list[Job], folder: Path) -> list[str]:
 def _show(item: Item, part: Path, scale: ScaleName, what: str) -> None:
     """Show the results in a folder first, which needs no more than to read them; then write that beside them."""
     text = item.text(part, scale, what)
-    show(text)
+    show(fit_width(text, _width()))
     item.write(part, text)
     show(f"files are in {part}")
+
+
+def _width() -> int:
+    """The number of columns of the terminal; what another program reads, or a file, has whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def _refuse_idle_flags(command: Reproduce) -> None:
@@ -109,6 +116,7 @@ def _check_data(item: Item, scale: Scale, request: Request, job: Job) -> None:
 
 
 def _list_all(command: Reproduce) -> None:
+    width = _width()
     for name in NAMES:
         item = load_item(name)
         show(f"{name:<15}  {item.title}")
@@ -117,7 +125,10 @@ def _list_all(command: Reproduce) -> None:
             jobs = list(item.jobs(_request(command, scale, known)))
             done = sum((folder / f"{job.name}.json").is_file() for job in jobs)
             needs = f" (needs {known.data})" if known.data else ""
-            show(f"    {scale}  {f'{done} of {len(jobs)} done':<15}  {known.what}{needs}; a run takes {known.cost}")
+            line = (
+                f"    {scale}  {f'{done} of {len(jobs)} done':<15}  {known.what}{needs}; a run takes {known.cost}"
+            )
+            show("\n".join(textwrap.wrap(line, width, subsequent_indent=" " * 28)))
     show(f"\ndebiased reproduce NAME --scale small runs what is missing in {command.out} and shows it.")
 
 
