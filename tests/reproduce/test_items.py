@@ -156,6 +156,8 @@ def test_the_list_names_everything_with_cost_and_results(
     ("words", "message"),
     [
         ("figure9", "'figure9' must be one of figure2, figure4a"),
+        ("--show", "--show is for one figure or table, got no name: put it before, such as figure4c"),
+        ("--rows biased", "--rows is for one figure or table, got no name"),
         ("figure2 --scale large", "large"),
         ("figure2 --scale smoke --rows none", "--rows must be of biased, debiased, unbiased; got none"),
         ("figure2 --seeds 0", "--seeds must be at least 1; got 0"),
