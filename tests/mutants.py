@@ -284,7 +284,7 @@ MUTANTS = [
     Mutant("../../studies/control_steps.py", '(1 - group["betas"][0] ** count)', 'group["betas"][0]', "Adam's mean as if it began long ago", ("tests/studies/test_control_steps.py",)),
     fault("files.py", "fcntl.LOCK_EX | fcntl.LOCK_NB", "fcntl.LOCK_SH | fcntl.LOCK_NB", "a lock that anybody shares", "writers.py"),
     fault("files.py", "if not _is_deep(content, _JSON_LEVELS):", "if True:", "nested as deeply as anybody likes", "damaged_files.py"),
-    fault("runs.py", "if key not in IMMATERIAL | _FILES and", 'if key != "seed" and key not in IMMATERIAL | _FILES and', "a checkpoint of another seed", "checkpoints.py"),
+    fault("runs.py", "if key not in ignored and", 'if key != "seed" and key not in ignored and', "a checkpoint of another seed", "checkpoints.py"),
     fault("runs.py", "return (line for line in self._lines() if line is not None)", "return iter(list(self._lines()))", "a damaged line is taken for one", "damaged_files.py::test_a_damaged_line_of_a_log_costs_that_line"),
     fault("training/loop.py", '(state["samples"], state["digest"]) != (self.samples, self.digest)', 'state["samples"] != self.samples', "other data, if they are as many", "data.py"),
     fault("training/loop.py", "check_finite(learner.module.state_dict(), ", "check_finite({}, ", "a sound checkpoint pushed out by one of NaN", "divergence.py"),

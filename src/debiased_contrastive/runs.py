@@ -5,7 +5,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -179,10 +179,16 @@ def open_run(folder: Path, settings: Mapping[str, Any], domain: str | None = Non
     """Return the run in a folder, or begin one; a run with other settings is an error."""
     if not is_run(folder):
         return new_run(folder, settings, domain)
-    run = existing_run(folder)
-    if run.settings != settings:
-        raise ValueError(f"{folder} holds a run with other settings: choose another --out, or remove it")
-    return run
+    check_same_run(folder, settings)
+    return existing_run(folder)
+
+
+def check_same_run(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raise where a folder holds a run of other settings; data that moved are no difference."""
+    if is_run(folder) and (difference := settings_difference(settings, Run(folder).settings, ignored=IMMATERIAL)):
+        raise ValueError(
+            f"{folder} holds a run with other settings ({difference}): choose another folder for runs, or remove it"
+        )
 
 
 def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -200,7 +206,9 @@ def flat_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, An
     return result
 
 
-def settings_difference(own: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+def settings_difference(
+    own: Mapping[str, Any], others: Mapping[str, Any], *, ignored: Set[str] = IMMATERIAL | _FILES
+) -> str:
     """Describe the first difference between the settings of two runs; empty where no result depends on any.
 
     Settings that only the others have are ignored: a version may have had more of them.
@@ -210,7 +218,7 @@ def settings_difference(own: Mapping[str, Any], others: Mapping[str, Any]) -> st
     """
     mine, theirs = flat_settings(own), flat_settings(others)
     for key, value in mine.items():
-        if key not in IMMATERIAL | _FILES and theirs.get(key) != value:
+        if key not in ignored and theirs.get(key) != value:
             return f"{key} is {theirs.get(key)} instead of {value}"
     return ""
 

@@ -58,6 +58,12 @@ def said(runs: list[Run]) -> str:
     return Outline(page(runs, title="Agents")).text.replace("\u00a0", " ")
 
 
+def test_the_curve_says_that_its_end_is_not_the_return_of_the_evaluation(tmp_path: Path) -> None:
+    text = said([control_run(tmp_path / "one", 400, "debiased", judged=266.0)])
+    assert "What an episode gains on the way" in text
+    assert "An evaluation afterwards plays other episodes." in text
+
+
 def test_returns_are_compared_as_they_are(tmp_path: Path) -> None:
     runs = four(tmp_path)
     found = rows(runs)

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,11 +19,19 @@ from debiased_contrastive.reproduce.runner import Job, fill
 from debiased_contrastive.runs import Run
 from tests.reproduce.test_runner import small_job
 from tests.reproduce.test_ways import Seen
-from tests.reproduce.work import double, fail
+from tests.reproduce.work import die, double, fail, wait_for
 
 distributed: Any = pytest.importorskip(
     "distributed", reason="Dask distributed is missing: the extra cluster has it"
 )
+from debiased_contrastive.reproduce.cluster import _connect  # noqa: E402, which needs it
+
+SCHEDULER = """
+import distributed, time
+if __name__ == "__main__":
+    print(distributed.LocalCluster(n_workers=0, dashboard_address=None).scheduler_address, flush=True)
+    time.sleep(600)
+"""
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -74,6 +84,19 @@ def test_a_lost_worker_costs_nothing_but_time(tmp_path: Path) -> None:
         assert found == wanted
 
 
+def test_a_run_that_kills_its_workers_is_one_line_and_the_others_go_on(tmp_path: Path) -> None:
+    jobs = [
+        Job("dies", partial(die, after=0.5)),
+        *(Job(f"lives-{number}", partial(double, number)) for number in range(3)),
+    ]
+    watch = Seen()
+    with pytest.importorskip("dask").config.set({"distributed.scheduler.allowed-failures": 1}):
+        failures = fill(jobs, tmp_path, tmp_path / "runs", cluster="local:1", watch=watch)
+    assert any(line.startswith("dies is handed to ") for line in watch.lines), "nothing in silence"
+    assert failures == ["dies: 2 workers died while they did it, perhaps for lack of memory"]
+    assert {path.stem for path in tmp_path.glob("*.json")} == {"lives-0", "lives-1", "lives-2"}
+
+
 def test_nobody_at_the_address_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("debiased_contrastive.reproduce.cluster.PATIENCE", 0.2)
     start = time.monotonic()
@@ -82,3 +105,26 @@ def test_nobody_at_the_address_is_one_line(tmp_path: Path, monkeypatch: pytest.M
     ):
         fill([Job("plain", partial(double, 1))], tmp_path, tmp_path, cluster="tcp://127.0.0.1:1")
     assert time.monotonic() - start < 30
+
+
+def test_a_scheduler_that_goes_is_a_line_for_each_run(tmp_path: Path) -> None:
+    jobs = [Job(f"waits-{number}", partial(wait_for, tmp_path / "never")) for number in range(2)]
+    scheduler = subprocess.Popen(
+        [sys.executable, "-c", SCHEDULER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert scheduler.stdout is not None
+    address = scheduler.stdout.readline().strip()
+    threading.Timer(2, scheduler.kill).start()
+    failures = fill(jobs, tmp_path, tmp_path / "runs", cluster=address, watch=Seen())
+    scheduler.communicate()
+    assert sorted(failures) == [
+        f"{job.name}: the scheduler is gone: start the cluster and the same command again" for job in jobs
+    ]
+
+
+def test_the_workers_of_a_cluster_here_leave_ctrl_c_to_the_process_that_asks_them_to_stop() -> None:
+    def answers() -> bool:
+        return signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+
+    with _connect("local:1") as client:
+        assert list(client.run(answers).values()) == [False]

@@ -10,6 +10,7 @@ from debiased_contrastive.reproduce.table2 import course_markdown, make_jobs, ma
 from debiased_contrastive.text import task_files
 from debiased_contrastive.text.settings import Text, TextSettings, TextTraining, Towers
 from debiased_contrastive.text.task_files import SentenceTask
+from debiased_contrastive.training.settings import as_json
 from tests.text.test_run import write
 
 
@@ -36,7 +37,7 @@ def test_a_grid_is_filled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     wanted = ("biased-seed0", "tau-0.01-seed1", "random-bag-seed1")
     jobs = [job for job in make_jobs(base, 2, tmp_path) if job.name in wanted]
     assert [job.domain for job in jobs] == ["text", "text", ""]
-    kept = {"tasks": scores(0.5)}
+    kept = {"settings": as_json(jobs[0].settings), "tasks": scores(0.5)}
     out = tmp_path / "out"
     out.mkdir()
     (out / "biased-seed0.json").write_text(json.dumps(kept))

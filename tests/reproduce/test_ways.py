@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -83,3 +84,23 @@ def test_nothing_is_left_running_after_a_second_interrupt(tmp_path: Path) -> Non
     while state.exists() and state.read_text().split()[2] != "Z":
         assert time.monotonic() < limit
         time.sleep(0.05)
+
+
+def test_a_training_goes_on_where_its_data_moved_and_one_of_other_settings_is_refused_before_any_work(
+    tmp_path: Path,
+) -> None:
+    job, runs = small_job(), tmp_path / "runs"
+    with pytest.raises(KeyboardInterrupt):
+        fill([job], tmp_path, runs, watch=Seen(stop_at=1))
+    longer = replace(job, settings=replace(job.settings, training=replace(job.settings.training, epochs=4)))
+    with pytest.raises(
+        ValueError,
+        match=r"one-seed0 holds a run with other settings \(training.epochs is 3 instead of 4\): "
+        "choose another folder for runs, or remove it",
+    ):
+        fill([Job("before", partial(double, 1)), longer], tmp_path, runs)
+    assert not list(tmp_path.glob("*.json"))
+    moved = replace(job, settings=replace(job.settings, data=replace(job.settings.data, root=tmp_path)))
+    assert fill([moved], tmp_path, runs) == []
+    steps = [line["step"] for line in json.loads((tmp_path / "one-seed0.json").read_text())["course"]]
+    assert steps == list(range(1, 13))

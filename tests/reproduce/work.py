@@ -21,7 +21,8 @@ def fail() -> Any:
     raise RuntimeError("it rains\nand rains")
 
 
-def die() -> Any:
+def die(after: float = 0.0) -> Any:
+    time.sleep(after)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

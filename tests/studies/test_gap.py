@@ -8,7 +8,7 @@ import pytest
 
 from debiased_contrastive.images.presets import PRESETS
 from debiased_contrastive.images.settings import SimCLRSettings
-from debiased_contrastive.reproduce.runner import choose_rows, fill
+from debiased_contrastive.reproduce.runner import choose_rows, fill, settings_without_places
 from debiased_contrastive.reproduce.simclr_measures import load_method
 from debiased_contrastive.runs import new_run
 from debiased_contrastive.training.settings import as_json
@@ -43,7 +43,8 @@ def test_a_grid_is_filled_once_and_its_files_make_a_table(tmp_path: Path) -> Non
     jobs = choose_rows(make_jobs(tiny(), 1), rows)
     assert len(jobs) == len(rows)
     kept = {
-        "measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1}
+        "settings": settings_without_places(jobs[0].settings),
+        "measures": {"linear_top1": 0.5, "knn": 0.5, "mean_classifier": 0.5, "floored": 0, "tau_effective": 0.1},
     }
     (tmp_path / "biased-seed0.json").write_text(json.dumps(kept))
     fill(jobs, tmp_path, tmp_path / "runs")

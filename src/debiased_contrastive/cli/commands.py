@@ -216,6 +216,13 @@ class Reproduce:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"--{name} must be at least 1; got {value}")
+        given = {
+            "--rows": self.rows, "--epochs": self.epochs, "--data": self.data, "--task-data": self.task_data,
+            "--task": self.task, "--frames": self.frames, "--cluster": self.cluster, "--workers": self.workers,
+            "--show": self.show, "--first-step": self.first_step,
+        }  # fmt: skip
+        if self.item is None and (idle := [flag for flag, value in given.items() if value]):
+            raise ValueError(f"{idle[0]} is for one figure or table, got no name: put it before, such as figure4c")
         if self.show and self.first_step:
             raise ValueError("--show runs nothing and --first-step runs a step: leave one of them out")
         if self.cluster is not None and self.workers is not None:

@@ -1,14 +1,19 @@
 """`debiased reproduce`: list what there is, run what is missing, and show it beside the paper's numbers."""
 
 import os
+import shutil
 import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
 from typing import get_args
 
 from debiased_contrastive.cli.commands import Reproduce
 from debiased_contrastive.cli.terminal import Board, catch_interrupts, say, show
-from debiased_contrastive.report.numbers import count
+from debiased_contrastive.report.numbers import count, fit_width
 from debiased_contrastive.reproduce.item import Item, Request, Scale, ScaleName
 from debiased_contrastive.reproduce.names import NAMES, load_item
+from debiased_contrastive.reproduce.results import count_seeds
 from debiased_contrastive.reproduce.runner import Job, choose_rows, fill, missing_jobs, row_name
 
 _OTHERS = set(NAMES) - {"table3"}
@@ -34,25 +39,48 @@ def reproduce(command: Reproduce) -> None:
         return
     changed = [f"--{name} {value}" for name in ("epochs", "frames") if (value := getattr(command, name))]
     what = ", but with ".join([scale.what, *changed])
+    # What is shown holds all rows and seeds that are there, not only those that were asked for now.
+    missing_jobs(item.jobs(replace(request, seeds=max(request.seeds, count_seeds(folder)))), folder)
     missing, failures = missing_jobs(jobs, folder), list[str]()
     if missing and not command.show:
         _check_data(item, scale, request, missing[0])
         say(f"{item.name}, {what}: {len(missing)} of {count(len(jobs), 'run')} to do; a run takes {scale.cost}")
-        workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
-        try:
-            with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
-                failures = fill(jobs, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
-        except KeyboardInterrupt:
-            say(f"{item.name} is not done: the same command goes on from the last checkpoints in {runs}")
-            raise
-    text = item.show(folder, command.scale, what)
-    if not text:
-        raise ValueError(f"{folder} holds no results yet: leave out --show to run {item.name}")
-    show(text.rstrip("\n"))
-    show(f"\nfiles are in {folder}")
+        failures = _run(command, missing, folder)
+    # A folder of results may hold other tasks than the one of this command.
+    part, parts = (folder / jobs[0].name).parent, item.parts(folder)
+    if part in parts:
+        _show(item, part, command.scale, what)
+        if others := [other.name for other in parts if other != part]:
+            show(f"results of {', '.join(others)} are there, too: --task shows them")
+    elif not failures:
+        raise ValueError(f"{part} holds no results yet: leave out --show to run {item.name}")
     if failures:
         say(f"debiased: {count(len(failures), 'run')} failed: {'; '.join(failures)}")
         sys.exit(1)
+
+
+def _run(command: Reproduce, missing: list[Job], folder: Path) -> list[str]:
+    """Make results in a folder, and return a line for each that failed."""
+    workers, runs = command.workers or os.cpu_count() or 1, command.runs / folder.relative_to(command.out)
+    try:
+        with catch_interrupts() as stop, Board(len(missing), stop, quiet=command.quiet) as watch:
+            return fill(missing, folder, runs, workers=workers, cluster=command.cluster or "", watch=watch)
+    except KeyboardInterrupt:
+        say(f"{command.item} is not done: the same command goes on from the last checkpoints in {runs}")
+        raise
+
+
+def _show(item: Item, part: Path, scale: ScaleName, what: str) -> None:
+    """Show the results in a folder first, which needs no more than to read them; then write that beside them."""
+    text = item.text(part, scale, what)
+    show(fit_width(text, _width()))
+    item.write(part, text)
+    show(f"files are in {part}")
+
+
+def _width() -> int:
+    """The number of columns of the terminal; what another program reads, or a file, has whole lines."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
 
 
 def _refuse_idle_flags(command: Reproduce) -> None:
@@ -88,6 +116,7 @@ def _check_data(item: Item, scale: Scale, request: Request, job: Job) -> None:
 
 
 def _list_all(command: Reproduce) -> None:
+    width = _width()
     for name in NAMES:
         item = load_item(name)
         show(f"{name:<15}  {item.title}")
@@ -96,7 +125,10 @@ def _list_all(command: Reproduce) -> None:
             jobs = list(item.jobs(_request(command, scale, known)))
             done = sum((folder / f"{job.name}.json").is_file() for job in jobs)
             needs = f" (needs {known.data})" if known.data else ""
-            show(f"    {scale}  {f'{done} of {len(jobs)} done':<15}  {known.what}{needs}; a run takes {known.cost}")
+            line = (
+                f"    {scale}  {f'{done} of {len(jobs)} done':<15}  {known.what}{needs}; a run takes {known.cost}"
+            )
+            show("\n".join(textwrap.wrap(line, width, subsequent_indent=" " * 28)))
     show(f"\ndebiased reproduce NAME --scale small runs what is missing in {command.out} and shows it.")
 
 

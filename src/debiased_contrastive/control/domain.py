@@ -87,7 +87,13 @@ CONTROL = Domain(
     mains=(RETURN,),
     describe_data=lambda settings: str(settings.get("task") or ""),
     curves=(
-        Metric("return", "Return", "What an episode gains when the agent does what it thinks best.", percent=False),
+        Metric(
+            "return",
+            "Return",
+            "What an episode gains on the way, when the agent does what it thinks best. An evaluation afterwards "
+            "plays other episodes.",
+            percent=False,
+        ),
         Metric("contrast_loss", "Contrastive loss", LOSS.meaning, percent=False),
     ),
     has_classes=False,

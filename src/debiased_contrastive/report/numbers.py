@@ -1,7 +1,8 @@
 """Numbers as people read them: means with intervals, differences seed by seed, digits, Markdown tables."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -231,14 +232,58 @@ def align_tables(text: str) -> str:
     | biased |  70.1 |
     """
     found = []
-    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("|")):
+    for is_table, lines in _groups(text):
         if is_table:
-            rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-            columns = [_align_column(column) for column in zip(*rows, strict=True)]
+            columns = [_align_column(column) for column in _columns(lines)]
             found += [f"| {' | '.join(row)} |" for row in zip(*columns, strict=True)]
         else:
             found += lines
     return "".join(f"{line}\n" for line in found)
+
+
+def fit_width(text: str, width: int) -> str:
+    """The text for a terminal of so many columns: further columns of a wide table follow below its first ones.
+
+    >>> print(fit_width(align_tables(markdown_table(["loss", "a", "b"], [["biased", "1", "2"]])), 20), end="")
+    | loss   |   a |
+    | ------ | --: |
+    | biased |   1 |
+    <BLANKLINE>
+    | loss   |   b |
+    | ------ | --: |
+    | biased |   2 |
+    """
+    found = []
+    for is_table, lines in _groups(text):
+        if is_table:
+            found += _narrow(_columns(lines), width)
+        else:
+            found += [part for line in lines for part in textwrap.wrap(line, width) or [""]]
+    return "".join(f"{line}\n" for line in found)
+
+
+def _narrow(columns: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Lines of a table in parts that fit, each with the first column; a column alone may be wider."""
+    first, *others = (_align_column(column) for column in columns)
+    parts = [[first]]
+    for column in others:
+        if len(parts[-1]) > 1 and sum(len(one[0]) + 3 for one in (*parts[-1], column)) + 1 > width:
+            parts.append([first])
+        parts[-1].append(column)
+    found = []
+    for part in parts:
+        found += [f"| {' | '.join(row)} |" for row in zip(*part, strict=True)] + [""]
+    return found[:-1]
+
+
+def _groups(text: str) -> Iterator[tuple[bool, list[str]]]:
+    """Lines that make a table together, and others."""
+    for is_table, lines in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        yield is_table, list(lines)
+
+
+def _columns(lines: Iterable[str]) -> list[tuple[str, ...]]:
+    return list(zip(*([cell.strip() for cell in line.strip("|").split("|")] for line in lines), strict=True))
 
 
 def _align_column(column: Sequence[str]) -> list[str]:

@@ -99,7 +99,8 @@ def train_control(
         views = make_inputs(settings, images, fabric, wanted, prepare=source.refresh)
         for step, given in zip(wanted, views, strict=True):
             ids = batch_indices(settings, step, len(images))
-            yield {"views": given["views"], "targets": targets[ids], "ids": ids}
+            own = {"targets": targets[ids], "ids": ids}
+            yield {"views": given["views"], **{name: part.to(fabric.device) for name, part in own.items()}}
 
     learner = GradientLearner(
         extend(method),

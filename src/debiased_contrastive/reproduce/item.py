@@ -117,28 +117,29 @@ class Item:
             return [folder]
         return [part for part in sorted(folder.glob("*")) if part.is_dir() and any(part.glob("*-seed*.json"))]
 
-    def show(self, folder: Path, scale: ScaleName, what: str) -> str:
-        """The tables and sentences of the results; they and the drawings are written beside the results too.
+    def text(self, part: Path, scale: ScaleName, what: str) -> str:
+        """The tables and sentences of the results in a folder.
 
         Args:
-            folder: The results.
+            part: The folder.
             scale: How large the runs are.
             what: The same in words: data, encoder and length.
         """
-        texts = []
-        for part in self.parts(folder):
-            tables = [table for make in self.tables if (table := make(part))]
-            heading = self.title if part == folder else f"{self.title}: {part.name}"
-            notes = [f"{self.note}\n"] if self.note else []
+        try:
+            tables = [align_tables(table) for make in self.tables if (table := make(part))]
             verdicts = NO_VERDICT if scale == "smoke" else self.judge(read_results(part))
-            text = "\n".join(
-                [f"{heading}\n--scale {scale}: {what}\n", *map(align_tables, tables), *notes, verdicts]
-            )
-            write_atomically(part / f"{self.name}.md", text)
-            for name, picture in self.plot(part).items():
-                write_atomically(part / f"{name}.svg", picture)
-            texts.append(text)
-        return "\n".join(texts)
+        except KeyError as error:
+            raise ValueError(f"a result in {part} has no {error}: remove it to make it anew") from error
+        is_whole = part.name == self.folder(Path(), scale).name
+        heading = self.title if is_whole else f"{self.title}: {part.name}"
+        notes = [f"{self.note}\n"] if self.note else []
+        return "\n".join([f"{heading}\n--scale {scale}: {what}\n", *tables, *notes, verdicts])
+
+    def write(self, part: Path, text: str) -> None:
+        """Write them, and the drawings, beside the results."""
+        write_atomically(part / f"{self.name}.md", text)
+        for name, picture in self.plot(part).items():
+            write_atomically(part / f"{name}.svg", picture)
 
     def judge(self, results: Mapping[str, Seeds]) -> str:
         """A line for each claim; a further one whose rows were not run has nothing to say."""

@@ -38,6 +38,12 @@ def read_results(folder: Path, *needed: str) -> dict[str, Seeds]:
     return found
 
 
+def count_seeds(folder: Path) -> int:
+    """One more than the largest seed of the results in a folder, and in those in it; 0 without results."""
+    found = (re.fullmatch(r".+-seed(\d+)", path.stem) for path in folder.rglob("*.json"))
+    return max((int(match[1]) + 1 for match in found if match), default=0)
+
+
 def read_percent(runs: Seeds, key: str) -> dict[int, float]:
     """A measure of each seed that has it, in percent."""
     return {seed: 100 * float(run["measures"][key]) for seed, run in runs.items() if key in run["measures"]}

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from debiased_contrastive.domain import find_domain
 from debiased_contrastive.domains import DOMAINS
-from debiased_contrastive.files import read_json, write_atomically
-from debiased_contrastive.runs import Run, flat_settings, open_run, settings_difference
+from debiased_contrastive.files import check_can_be_written, read_json, write_atomically
+from debiased_contrastive.runs import SETTINGS, Run, check_same_run, flat_settings, open_run, settings_difference
 from debiased_contrastive.training.settings import as_json
 
 if TYPE_CHECKING:
@@ -133,9 +133,17 @@ class Job:
         """Raise where a file holds a result of other settings; those that only one version knows do not count."""
         if self.settings is None:
             return
-        own, found = flat_settings(as_json(self.settings)), flat_settings(read_json(path).get("settings", {}))
+        try:
+            content = read_json(path)
+        except ValueError as error:
+            raise ValueError(f"{error}, or remove it to make it anew") from None
+        own, found = flat_settings(as_json(self.settings)), flat_settings(content.get("settings") or {})
+        if not found:
+            raise ValueError(f"{path} holds no settings, so it is no result: remove it to make it anew")
         if difference := settings_difference({key: own[key] for key in own if key in found}, found):
-            raise ValueError(f"{path} is of other settings ({difference}): choose another --out, or remove it")
+            raise ValueError(
+                f"{path} is of other settings ({difference}): ask for these, choose another --out, or remove it"
+            )
 
 
 class _Unseen:
@@ -175,13 +183,19 @@ def fill(
         watch: What is shown, and whether to stop.
 
     Raises:
-        ValueError: Before any work, where a file holds a result of other settings.
+        ValueError: Before any work, where a file or a folder of `runs` is of other settings, or cannot be written.
         KeyboardInterrupt: Where the user asked to stop; every run wrote a checkpoint.
     """
     from debiased_contrastive.reproduce import ways
 
     watch, failures = watch or Lines(), []
     missing = missing_jobs(jobs, out)
+    for job in missing:
+        check_can_be_written(out / f"{job.name}.json")
+        if job.domain:
+            if not cluster:
+                check_can_be_written(runs / job.name / SETTINGS)
+            check_same_run(runs / job.name, as_json(job.settings))
     for job, content in ways.choose(workers, cluster)(missing, runs, watch):
         if isinstance(content, Failed):
             failures.append(f"{job.name}: {content.reason}")

@@ -47,7 +47,12 @@ def do(job: Job, runs: Path, at: At, is_stopped: Callable[[], bool]) -> Any:
         raise
     except Exception as error:
         # One line for one run: the others must go on, whatever it was.
-        return Failed(" ".join(f"{type(error).__name__}: {error}".split()))
+        return Failed(explain(error))
+
+
+def explain(error: Exception) -> str:
+    """Why a run failed, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def seldom(at: At) -> At:
