@@ -274,6 +274,8 @@ def check_errors(world: int, rank: int) -> None:
         in_batch = dc.DebiasedInfoNCELoss(gather_distributed=True)
         narrow = torch.zeros(3, 3 * world - (rank == 0), dtype=torch.bool)
         expect(in_batch, (z, z), "columns of exclude must be the same on every process", exclude=narrow)
+        one_way = dc.DebiasedInfoNCELoss(gather_distributed=True, symmetric=rank == 0)
+        expect(one_way, (z, z), "use of symmetric must be the same on every process")
         check_nothing_left(world, rank)
         other = torch.randn(3, D + 1)
         mine = other if rank == 0 else z

@@ -32,7 +32,7 @@ _SAME_NEGATIVES = (
 )
 _SHARED = (
     "batch size", *inputs.layout({}), "use of negatives", "number of hard negatives", "use of labels", "use of ids",
-    "columns of exclude", "use of log_q", _SAME_NEGATIVES, *SHARED,
+    "columns of exclude", "use of log_q", "use of symmetric", _SAME_NEGATIVES, *SHARED,
 )  # fmt: skip
 
 
@@ -270,6 +270,7 @@ def _check_inputs(
     numbers |= {"number of hard negatives": 0 if hard is None else hard.shape[1]}
     numbers |= {"use of labels": labels[0] is not None, "use of ids": ids[0] is not None}
     numbers |= {"columns of exclude": 0 if exclude is None else exclude.shape[1], "use of log_q": log_q is not None}
+    numbers |= {"use of symmetric": symmetric}
     return numbers, Annotations(*labels, *ids, exclude, log_q, None)
 
 
