@@ -33,7 +33,8 @@ def cached_backward(
         loss: A loss of this library, or any function of embeddings; its own parameters get their gradients, too.
         encode: From an input to embeddings (n, d); or a list of such functions, one for each input. Modules under
             DistributedDataParallel send their gradients once, with the last chunk.
-        *inputs: Tensors (b, ...), or dicts of them, such as tokens and masks.
+        *inputs: Tensors (b, ...), or dicts of them, such as tokens and masks. The loss gets embeddings by place:
+            `lambda query, key, hard: loss(query, key, hard_negatives=hard)` gives the third its name.
         chunk: Number of samples that are encoded with a graph at once.
         backward: What calls the backward of the loss: `lambda value: scaler.scale(value).backward()` for half
             precision, or `fabric.backward`.
