@@ -75,9 +75,14 @@ def _metric_learning(name: str) -> Loss:
 
 
 def load_torchvision() -> None:
-    """A GPU build of torchvision misses two operators beside a CPU torch; nothing measured uses them."""
+    """A GPU build of torchvision misses two operators beside a CPU torch; nothing measured uses them.
+
+    Where there is no torchvision, nothing needs them: who imports it next says that it is missing.
+    """
     try:
         importlib.import_module("torchvision")
+    except ModuleNotFoundError:
+        return
     except RuntimeError:
         library = torch.library.Library("torchvision", "DEF")
         for name in ("nms", "qnms"):

@@ -1,6 +1,7 @@
 """What mkdocs makes beside the written pages: the reference, links to files outside, places for line breaks."""
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ WORDS = re.compile(r"(?<=[a-z0-9])(?=_[a-z])|(?<=[a-z])(?=[A-Z])")
 MODULE = re.compile(r"(?<=doc-module-name\">)[^<]+")
 FLAG = re.compile(r"<code>(--[\w.-]+)</code>")
 BLOCKS = re.compile(r"(<pre.*?</pre>)", re.DOTALL)
-UNITS = re.compile(r"(?<=\d) (?=[%±])|(?<=±) (?=\d)|(?<=[≤≥<>]) (?=-?\d)")
+TAG = re.compile(r"<[^>]*>")
+WIDEST = 140
+"""Letters in the longest line of a block that is shown as it stands."""
+SPANS = re.compile(r"(<code.*?</code>)", re.DOTALL)
+UNITS = re.compile(r"(?<=\d) (?=[%±])|(?<=±) (?=\d)|(?<=[≤≥<>=]) (?=-?\d)|(?<=\w) (?== -?\d)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -60,11 +65,25 @@ def on_page_markdown(markdown: str, *, config: MkDocsConfig, page: Any, **_rest:
 
 
 def on_page_content(html: str, **_rest: Any) -> str:
-    """Break lines at fit places: a long name in a table after a dot, and no number before its unit."""
+    """Break lines at fit places: long names in tables after a dot, no number before its unit."""
     html = MODULE.sub(lambda name: PLACES.sub("<wbr>", name[0]), html)
     parts = BLOCKS.split(CELL.sub(lambda cell: CODE.sub(_breakable, cell[0]), html))
-    parts[::2] = [FLAG.sub(r'<code class="whole">\1</code>', UNITS.sub("&nbsp;", part)) for part in parts[::2]]
+    parts[1::2] = [_folded(part) for part in parts[1::2]]
+    parts[::2] = [_joined(FLAG.sub(r'<code class="whole">\1</code>', part)) for part in parts[::2]]
     return "".join(parts)
+
+
+def _joined(text: str) -> str:
+    """Numbers beside their units and signs. Code keeps its spaces, since people copy it."""
+    parts = SPANS.split(text)
+    parts[::2] = [UNITS.sub("&nbsp;", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _folded(block: str) -> str:
+    """A block with a line that no screen holds, such as a sentence that a script prints: its lines are folded."""
+    longest = max(len(line) for line in unescape(TAG.sub("", block)).split("\n"))
+    return block.replace("<pre", '<pre class="folded"', 1) if longest > WIDEST else block
 
 
 def _breakable(match: re.Match[str]) -> str:

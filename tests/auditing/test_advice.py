@@ -39,7 +39,7 @@ def test_tau_plus_is_said_to_change_the_value_and_no_direction() -> None:
     assert setting == 0.0437
     # Rounded down: more may not be safe.
     assert "tau_plus=0.043 brings the value of the loss to 3.1 (the biased loss is 4, with true negatives" in words
-    assert "its force share is 0" in words
+    assert "changes no direction of a force, so its force share is 0. It changes only their sizes." in words
     assert "from 0.30 of their mean to 0.05." in words
     setting, words = told(loss_at_constant=3.8)
     assert setting == "auto"
@@ -66,14 +66,14 @@ def test_sources_are_advised_by_their_force_share() -> None:
     some = [source("guide, walk", 0.2), source("groups", 0.4, share=-0.5), source("own clusters", 0.9), *few]
     _, words = told(force_bias=0.25, sources=tuple(some))
     assert words.startswith(
-        'Sampling bias is 25 % of the force; of what is known without labels, use "groups". Call'
+        'Sampling bias is 25 % of the force. The best knowledge without labels is "groups". Call'
     )
     assert (
         "loss(z0, z1, partitions=..., strength=0.45) with from_groups(ids) (strength 1 would do harm): that"
         in words
     )
-    assert "takes 40 % of the bias out of the force. All labels take it away as a whole" in words
-    assert "half with about 200 labels." in words
+    assert "takes 40 % of the bias out of the force. All labels would take out all of it." in words
+    assert "half of it with about 200 labels." in words
     _, words = told(force_bias=0.25, sources=(source("guide, walk", 0.05), source("own clusters", 0.9), *few))
     assert "and nothing at hand but labels is known to take a tenth of it away" in words
     assert source("own clusters", 0.9).words == (
@@ -114,8 +114,8 @@ def test_a_source_is_used_or_left_out_in_one_sentence() -> None:
     ("tried", "needed", "words"),
     [
         ({}, None, "too few rows"),
-        ({100: 0.6, 400: 0.9}, 100, "half with at most 100 labels"),
-        ({100: 0.3, 400: 0.7}, 200, "half with about 200 labels"),
+        ({100: 0.6, 400: 0.9}, 100, "half of it with at most 100 labels"),
+        ({100: 0.3, 400: 0.7}, 200, "half of it with about 200 labels"),
         ({100: 0.1, 400: 0.3}, None, "takes 30 % of it away with 400 labels: half of it needs more labels"),
     ],
 )

@@ -44,7 +44,7 @@ def test_sources_are_ranked_by_what_they_know() -> None:
     assert found.labels_for_half is not None
     assert found.force_bias is not None
     assert 0.1 < found.force_bias < 2
-    assert 'use "membership"' in found.advice
+    assert 'without labels is "membership"' in found.advice
     assert not any("rows have a label" in note for note in found.notes)
     few = torch.where(torch.arange(700) < 99, labels, -1)
     notes = dc.audit(x, y, few, temperature=0.5, groups=groups).notes

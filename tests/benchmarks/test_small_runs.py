@@ -53,8 +53,10 @@ def test_a_small_training_on_text_says_how_fast_it_was(tmp_path: Path) -> None:
 
 
 def test_a_small_run_of_agents_says_where_the_time_goes(tmp_path: Path) -> None:
+    if importlib.util.find_spec("dm_control") is None:
+        pytest.skip("dm_control is not installed: it is in the extra `control`")
     done = run("benchmarks", "--only", "control", "--small", "--folder", str(tmp_path))
-    if "frames need OSMesa or EGL" in done.stderr or "is missing: pip install" in done.stderr:
+    if "frames need OSMesa or EGL" in done.stderr:
         pytest.skip(f"frames cannot be drawn here: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
     results = json.loads((tmp_path / PARTS["control"].file).read_text())

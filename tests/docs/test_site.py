@@ -5,6 +5,7 @@ import io
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,22 @@ def test_it_builds_strictly_and_fetches_nothing(site: Path) -> None:
         assert not fetched, page
         assert "fonts.googleapis" not in text
     assert (site / "search/search_index.json").exists(), "search without a network"
+
+
+def test_no_line_is_longer_than_a_screen_and_code_can_be_copied(site: Path) -> None:
+    seen = 0
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        for kind, block in re.findall(r"<pre([^>]*)>(.*?)</pre>", text, re.S):
+            longest = max(len(line) for line in unescape(re.sub(r"<[^>]*>", "", block)).split("\n"))
+            assert longest <= 140 or "folded" in kind, f"{page.name}: a line of {longest} letters is not folded"
+            seen += "folded" in kind
+        assert not [code for code in re.findall(r"<code[^>]*>(.*?)</code>", text, re.S) if "&nbsp;" in code], (
+            page.name
+        )
+    assert seen >= 2, "the advice of an audit is one long line"
+    control = (site / "control.html").read_text()
+    assert "N&nbsp;=&nbsp;63" in control, "a number stays beside its name"
 
 
 def test_every_name_is_on_a_page_of_the_reference(site: Path) -> None:

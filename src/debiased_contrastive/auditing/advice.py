@@ -58,7 +58,7 @@ def _on_force(result: AuditResult) -> str:
     if not useful:
         return f"{size}, and nothing at hand but labels is known to take a tenth of it away. {by_labels}"
     best = max(useful, key=lambda each: each.best_share or 0)
-    return f'{size}; of what is known without labels, use "{best.name}". {best.words} {by_labels}'
+    return f'{size}. The best knowledge without labels is "{best.name}". {best.words} {by_labels}'
 
 
 def describe_source(effect: SourceEffect) -> str:
@@ -107,7 +107,8 @@ def describe_labels(sources: Sequence[SourceEffect]) -> str:
         )
     about = "at most" if needed == tried[0][0] else "about"
     return (
-        f"All labels take it away as a whole, a classifier on these embeddings half with {about} {needed:,} labels."
+        "All labels would take out all of it. A classifier on these embeddings takes out half of it with "
+        f"{about} {needed:,} labels."
     )
 
 
@@ -122,13 +123,11 @@ def _on_value(result: AuditResult, gap: str) -> tuple[Setting, str]:
         sizes = ""
     else:
         setting, name, value = result.constant, round_down(result.constant), result.loss_at_constant
-        sizes = (
-            f", whose spread goes from {result.spread_biased:.2f} of their mean to {result.spread_at_constant:.2f}"
-        )
+        spread = f"from {result.spread_biased:.2f} of their mean to {result.spread_at_constant:.2f}"
+        sizes = f" The spread of the sizes goes {spread}."
     return setting, (
-        f"tau_plus={name} brings the value of the loss to {value:.3g} ({gap}), but with one positive "
-        "it turns no force of an anchor off the floor: its force share is 0, and all that changes are the sizes of "
-        f"the forces{sizes}."
+        f"tau_plus={name} brings the value of the loss to {value:.3g} ({gap}). But with one positive and off the "
+        f"floor it changes no direction of a force, so its force share is 0. It changes only their sizes.{sizes}"
     )
 
 

@@ -55,7 +55,7 @@ def source_rows(audit: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]
         rows.append((one["name"], share, f"{one['strength']:.2f}", best, one["words"]))
     if any(one["share"] is not None for one in audit["sources"]):
         rows.append(
-            ("tau_plus", _share(0.0), "-", _share(0.0), "With one positive it turns no force, by construction.")
+            ("tau_plus", _share(0.0), "-", _share(0.0), "With one positive no direction changes, by construction.")
         )
     return rows
 
