@@ -68,7 +68,7 @@ EXTRAS = {
     "images": {"lightning_fabric", "numpy", "PIL", "sklearn", "datasets", "timm"},
     "text": {"lightning_fabric", "numpy", "tokenizers"},
     "control": {"lightning_fabric", "numpy", "dm_control", "PIL", "av"},
-    "reproduce": {"lightning_fabric", "PIL", "distributed"},
+    "reproduce": {"lightning_fabric", "PIL", "dask", "distributed"},
     "report": {"matplotlib", "jinja2"},
     "cli": {"tyro", "rich", "numpy", "lightning_fabric"},
     "theory": {"scipy"},
