@@ -1,6 +1,6 @@
 """Every figure of the documentation."""
 
-from figures import estimator, gains, speed
+from figures import estimator, gains, paper, speed
 from figures.figure import Figure
 
 FIGURES = (
@@ -17,6 +17,8 @@ FIGURES = (
            gains.membership, width=10.4),
     Figure("force-share", "Force share of a source before training, beside the gap that training with it closed.",
            gains.force_share, height=4.2),
+    Figure("more-positives", "Points gained by more views, in the correction and without it, and by longer "
+           "biased training.", paper.more_positives, width=10.4),
     Figure("beside-the-paper", "Gains of the correction: the paper's beside ours at a small scale.",
            gains.beside_the_paper),
     Figure("auto", "Distance of each loss from the unbiased one, by temperature.", estimator.auto, width=9),
