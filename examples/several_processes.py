@@ -1,5 +1,6 @@
 """Tutorial: several processes. Run it alone, and as `torchrun --nproc-per-node 2 examples/several_processes.py`."""
 
+import gc
 import os
 
 import torch
@@ -40,6 +41,8 @@ def main() -> None:
         print(f"loss {mean.item():.5f}, gradient {gradient.norm().item():.5f}, {seen:.0f} unlabeled samples")
     if together:
         dist.barrier()  # nobody leaves while others still send
+        del encoder, value  # they hold on to the group, whose threads must end before Python does
+        gc.collect()
         dist.destroy_process_group()
 
 
