@@ -353,6 +353,12 @@ def test_the_verdicts_quote_the_results() -> None:
     twin = mean_cell(gains({**views, "biased": views["biased-views-4"]}, "M-4", "linear_top1"), "+")
     assert f"M = 4 is {more} above biased training, and {twin} above biased training with the same views" in claims
     assert f"| {more}; beside the same views uncorrected {twin} |" in readme
+    answer = " ".join((ROOT / "docs/paper-figures.md").read_text().split())
+    assert f"all labels gain {cost[1:]} points in the linear probe, and {few[1:]} points where ten labels" in answer
+    assert (
+        f"the true share of the class it loses {lost[1:]} points. With four more views there is a gain of {more[1:]}"
+        in answer
+    )
     assert f"{mean_cell(gains(banks, 'tau-0.01-biased', 'linear_top1'), '+')} on a hundred classes" in claims
 
 
